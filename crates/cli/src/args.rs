@@ -9,10 +9,12 @@ use forebay_units::{ByteLen, TimeSpan};
 use forebay_volume::{DEFAULT_KIND, KindSpec, RequestedPlacement, VolumeName, kind_named};
 
 mod completing;
+mod devices;
 mod examples;
 mod mounting;
 mod volumes;
 
+pub(crate) use devices::ReplaceLogArgs;
 pub(crate) use mounting::{MountArgs, UmountArgs};
 pub(crate) use volumes::{
     AttachOptionSet, CreateOptionSet, DeviceArgs, FoundDeviceArgs, MountOptionSet, OptionArgs,
@@ -180,6 +182,14 @@ pub(crate) enum CliCommand {
     /// data stays where it is until it is overwritten or cleaned.
     #[command(after_long_help = examples::TUNE)]
     Tune(TuneArgs),
+    /// Give a write cache another log, while it is in use.
+    ///
+    /// Replaces a log that failed, is too small, or must move to another device. Moves all data to the data device, marks
+    /// the present log as abandoned, names the new log in the configuration file, and continues with it. Clients wait
+    /// only for the last step. Between these steps, writes go directly to the data device. If the command fails there,
+    /// the volume continues without a log: repeat it. Works for a volume that is not attached, too.
+    #[command(after_long_help = examples::REPLACE_LOG)]
+    ReplaceLog(ReplaceLogArgs),
     /// Read all data of an attached volume in the background, and compare it with its checksums.
     ///
     /// The volume stays in use. Data of a log-structured volume, of a filesystem and in the log of a cache has checksums.

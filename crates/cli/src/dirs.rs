@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_control::process_state;
-use forebay_volume::{ConfigFile, VolumeName};
+use forebay_volume::{ConfigFile, DeviceSpec, VolumeName, with_log};
 
 use crate::runtime_dir;
 
@@ -241,20 +241,26 @@ impl ProgramDirs {
     /// Prepares a new configuration file, so that the later write cannot fail for reasons that are detectable now.
     pub(crate) fn new_description(&self, name: &VolumeName) -> CommandResult<NewConfigFile> {
         make(&self.config, 0o755)?;
+        NewConfigFile::beside(self.description_file(name), name)
+    }
+
+    /// Names another log in the configuration file of a volume, and keeps the rest of the file. The change is durable on
+    /// return.
+    pub(crate) fn change_log(&self, name: &VolumeName, log: &DeviceSpec) -> CommandResult {
         let file = self.description_file(name);
-        let temporary = self.config.join(format!(".{name}.toml.new"));
-        let made = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o644)
-            .open(&temporary);
-        let content = made.map_err(|error| cannot_write(&temporary, &error))?;
-        Ok(NewConfigFile {
-            file,
-            temporary,
-            content,
-        })
+        // The administrator may keep the file in another place, behind a symbolic link.
+        let file = file.canonicalize().unwrap_or(file);
+        let failed = |error: &dyn std::fmt::Display| {
+            CommandFailure::io(format!("cannot change {}: {error}", file.display()))
+        };
+        let before = fs::read_to_string(&file).map_err(|error| failed(&error))?;
+        let after = with_log(&before, log).map_err(|error| failed(&error))?;
+        ConfigFile::parse(&after, &file, name)?;
+        let permissions = fs::metadata(&file).map_err(|error| failed(&error))?;
+        let new = NewConfigFile::beside(file.clone(), name)?;
+        let kept = new.content.set_permissions(permissions.permissions());
+        kept.map_err(|error| failed(&error))?;
+        new.put(&after).map(drop)
     }
 
     /// Removes a configuration file, if it exists.
@@ -296,10 +302,32 @@ pub(crate) struct NewConfigFile {
 }
 
 impl NewConfigFile {
+    /// Creates a temporary file in the directory of `file`.
+    fn beside(file: PathBuf, name: &VolumeName) -> CommandResult<NewConfigFile> {
+        let temporary = file.with_file_name(format!(".{name}.toml.new"));
+        let made = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o644)
+            .open(&temporary);
+        let content = made.map_err(|error| cannot_write(&temporary, &error))?;
+        Ok(NewConfigFile {
+            file,
+            temporary,
+            content,
+        })
+    }
+
     /// Puts the file in place; returns its path.
-    pub(crate) fn write(mut self, description: &ConfigFile) -> CommandResult<PathBuf> {
+    pub(crate) fn write(self, description: &ConfigFile) -> CommandResult<PathBuf> {
+        self.put(&description.to_toml())
+    }
+
+    /// Puts the file with this content in place, durably; returns its path.
+    fn put(mut self, text: &str) -> CommandResult<PathBuf> {
         let mut put = || -> io::Result<()> {
-            self.content.write_all(description.to_toml().as_bytes())?;
+            self.content.write_all(text.as_bytes())?;
             self.content.sync_all()?;
             fs::rename(&self.temporary, &self.file)?;
             match self.file.parent() {

@@ -18,16 +18,20 @@ mod clock;
 mod commands;
 mod daemon;
 mod dirs;
+mod dirty_logs;
 mod health;
 mod helper;
 mod link;
 mod lock;
+mod log_file;
 mod logging;
+mod new_log;
 mod report;
 #[cfg(test)]
 mod report_tests;
 mod run;
 mod runtime_dir;
+mod stable_path;
 mod target;
 mod tuned;
 mod waiting;
@@ -111,6 +115,7 @@ fn run(command: CliCommand, arguments: Vec<OsString>) -> CommandResult<u8> {
         CliCommand::DiscardUnreadable(args) => commands::discard_unreadable::run(&args),
         CliCommand::Resize(args) => commands::resize::run(args),
         CliCommand::Tune(args) => commands::tune::run(args),
+        CliCommand::ReplaceLog(args) => commands::replace_log::run(args),
         CliCommand::Scrub(args) => return commands::scrub::run(&args),
         CliCommand::Detach(args) => commands::detach::run(&args),
         CliCommand::Check(args) => return commands::check::run(args),

@@ -5,9 +5,8 @@ use std::rc::Rc;
 use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
-    AcceptedFaults, AttachContext, DeviceOrLayer, DeviceSpec, FailedLogRegistry, KindSpec,
-    LayerTree, OpenContext, OpenVolume, OptionValues, SuperblockDevice, VolumeName, open,
-    own_device,
+    AcceptedFaults, AttachContext, DeviceSpec, FailedLogRegistry, KindSpec, LayerTree, OpenContext,
+    OpenVolume, OptionValues, SuperblockDevice, VolumeName, open, own_device,
 };
 
 use crate::args::TargetArgs;
@@ -92,14 +91,18 @@ impl VolumeTarget {
         }
     }
 
+    /// Returns true if the configuration file of that name, if any, belongs to this volume.
+    pub(crate) fn is_described(&self, dirs: &ProgramDirs) -> bool {
+        self.described
+            || dirs.description(&self.name).is_ok_and(|description| {
+                let identities = (description.tree.own().identity(), self.own().identity());
+                matches!(identities, (Ok(described), Ok(own)) if described == own)
+            })
+    }
+
     /// Returns the device with the superblock that describes the volume.
     pub(crate) fn own(&self) -> &DeviceSpec {
         self.tree.own()
-    }
-
-    /// Returns the device or layer that holds the data.
-    pub(crate) fn data(&self) -> &DeviceOrLayer {
-        self.tree.data()
     }
 }
 

@@ -31,6 +31,9 @@ pub enum VolumeActivity {
     /// Changing the placement of data.
     #[serde(rename = "changing the placement")]
     ChangingPlacement,
+    /// Replacing the log.
+    #[serde(rename = "replacing the log")]
+    ReplacingLog,
     /// The daemon has not reported the activity, or by a word that this program does not know.
     #[default]
     #[serde(rename = "", other)]
@@ -52,6 +55,7 @@ impl VolumeActivity {
             VolumeActivity::Closing => "closing",
             VolumeActivity::Resizing => "resizing",
             VolumeActivity::ChangingPlacement => "changing the placement",
+            VolumeActivity::ReplacingLog => "replacing the log",
             VolumeActivity::Unknown => "",
         }
     }
@@ -67,7 +71,7 @@ mod tests {
     use super::*;
 
     /// All activities.
-    const ALL: [VolumeActivity; 12] = [
+    const ALL: [VolumeActivity; 13] = [
         VolumeActivity::Resting,
         VolumeActivity::Reading,
         VolumeActivity::Zeroing,
@@ -79,6 +83,7 @@ mod tests {
         VolumeActivity::Closing,
         VolumeActivity::Resizing,
         VolumeActivity::ChangingPlacement,
+        VolumeActivity::ReplacingLog,
         VolumeActivity::Unknown,
     ];
 

@@ -19,8 +19,8 @@ pub use client::{ANSWER_PATIENCE, ConnectError, ControlClient, ControlError};
 pub use process::{ProcessHandle, process_state};
 pub use protocol::{
     BackingDevice, ControlReply, ControlRequest, DaemonReadiness, FREEZE_LIMIT, FailureCode,
-    PARTS_MAX, PlaceReply, PlacedExtent, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, RemainingWork,
-    ResizeReply, TuneReply,
+    LogReplacedReply, NewLogRequest, PARTS_MAX, PlaceReply, PlacedExtent, REPLY_BYTES_MAX,
+    REQUEST_BYTES_MAX, RemainingWork, ResizeReply, TuneReply,
 };
 pub use report::{DaemonStatus, SCHEMA, VolumeReport};
 pub use scrub::{ScrubRange, ScrubStatus};

@@ -61,6 +61,8 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         placement: Option<String>,
     },
+    /// Replaces the log of a write cache.
+    ReplaceLog(NewLogRequest),
     /// Starts a scrub, or changes the rate of the running scrub. The answer does not wait for its end.
     Scrub {
         /// Limit in bytes per second; 0 for no limit. Without this field, a new scrub has the default limit.
@@ -77,6 +79,23 @@ pub enum ControlRequest {
     },
     /// Stops without draining, and leaves the block device and its users to the next daemon.
     HandOver {},
+}
+
+/// The log that a write cache gets.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewLogRequest {
+    /// The device, as an absolute path or a part of it.
+    pub log: String,
+    /// Bytes in a segment of the log. Without this field, the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment: Option<u64>,
+    /// Leaves a log file sparse.
+    #[serde(default)]
+    pub sparse: bool,
+    /// Overwrites a device whose content is recognised.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Time limit of a freeze without another limit.
@@ -101,7 +120,7 @@ pub enum ControlReply<S> {
     Status(Box<VolumeReport<S>>),
     /// The places of bytes of the block device.
     Places(Box<PlaceReply>),
-    /// Progress of a drain, freeze, discard-unreadable, resize, tune, detach or hand-over.
+    /// Progress of a drain, freeze, discard-unreadable, resize, tune, replace-log, detach or hand-over.
     Progress(RemainingWork),
     /// The request has succeeded.
     Done {
@@ -118,6 +137,8 @@ pub enum ControlReply<S> {
     Resized(ResizeReply),
     /// The placement of the volume.
     Tuned(TuneReply),
+    /// The log of the volume was replaced.
+    LogReplaced(LogReplacedReply),
     /// The state of the newest scrub.
     Scrub(Box<ScrubStatus>),
     /// The request has failed.
@@ -140,6 +161,7 @@ impl<S> ControlReply<S> {
             ControlReply::Done { .. } => "done",
             ControlReply::Resized(_) => "resized",
             ControlReply::Tuned(_) => "tuned",
+            ControlReply::LogReplaced(_) => "log-replaced",
             ControlReply::Scrub(_) => "scrub",
             ControlReply::Failed { .. } => "failed",
         }
@@ -175,6 +197,17 @@ pub struct TuneReply {
     pub looks: u64,
     /// The placement that the last evaluations found better by a sufficient margin, if any.
     pub leaning: Option<String>,
+}
+
+/// Result of replacing a log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LogReplacedReply {
+    /// The former log device, as given.
+    pub former: String,
+    /// The present log device, as the configuration file names it.
+    pub log: String,
+    /// Notes for the administrator.
+    pub notes: Vec<String>,
 }
 
 /// Maximum number of extents in an answer to [`ControlRequest::Place`].
@@ -436,6 +469,15 @@ mod tests {
             ControlRequest::Tune {
                 placement: Some("auto".into())
             }
+        );
+        assert_eq!(
+            read(r#"{"command":"replace-log","log":"/dev/sdd"}"#).unwrap(),
+            ControlRequest::ReplaceLog(NewLogRequest {
+                log: "/dev/sdd".into(),
+                segment: None,
+                sparse: false,
+                force: false
+            })
         );
         assert_eq!(
             read(r#"{"command":"scrub","rate":0}"#).unwrap(),

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{AckMode, Buf, BufMut, DeviceError, DeviceOp, Durability, Result};
-use forebay_ring_log::{LogAddr, RangeKind};
+use forebay_ring_log::{LogAddr, LogError, RangeKind};
 use forebay_units::{BlockNumber, SegmentSeq};
 use futures_util::future::{Either, select};
 
@@ -39,7 +39,11 @@ struct IncompleteRescue {
 /// Waits for the log to fail, then moves its data to the data device and makes the log invalid.
 pub(crate) async fn rescuer(engine: Rc<DcdEngine>) {
     let failure = engine.log.failed().await;
-    tracing::error!(%failure, "the volume continues without its log");
+    if failure == LogError::Retired {
+        tracing::info!("the log is taken out of use; its last data is moved to the data device");
+    } else {
+        tracing::error!(%failure, "the volume continues without its log");
+    }
     engine.rescue.borrow_mut().begin();
     engine.signals.settled.notify_all();
     let mut failures = 0;

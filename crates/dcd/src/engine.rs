@@ -111,7 +111,7 @@ impl Drop for DcdRequest<'_> {
         let engine = self.engine;
         let done = self.done.get().unwrap_or_else(|| engine.rt.now());
         let last = engine.activity.borrow_mut().end(done);
-        if last && engine.is_closing() {
+        if last && engine.service.borrow().awaits_end_of_requests() {
             engine.signals.settled.notify_all();
         }
     }
@@ -210,6 +210,14 @@ impl DcdEngine {
             began: self.rt.now(),
             done: Cell::new(None),
         })
+    }
+
+    /// Begins to close: no more requests are accepted, and everything that waits is woken.
+    pub(crate) fn begin_to_close(&self) {
+        self.service.borrow_mut().close(self.rt.now());
+        self.signals.closing();
+        self.clean_mark.closing();
+        self.log.notify();
     }
 
     /// Returns true once the volume is being closed: it accepts no more requests.

@@ -24,7 +24,7 @@
 //! Then the handling of device failures: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
 //! long after a failure. `volume.rs` is the public interface. (`marks.rs` carries out zeroes and discards on the data
 //! device, `resize.rs` lengthens the volume with its data device, `still.rs` with `reopening.rs` holds both devices
-//! still for a copy, `scrub.rs` verifies the log.)
+//! still for a copy, `replacement.rs` with `succession.rs` replaces the log, `scrub.rs` verifies the log.)
 //!
 //! Terms: a *line* in the code is a block of 4 KiB of the volume. A *piece* is a fragment: the sectors of one block
 //! that one write put into the log. *Home* is a sector's address on the data device. A *mark* is a range without data:
@@ -53,12 +53,15 @@ mod read;
 mod recover;
 mod refused;
 mod reopening;
+mod replacement;
 mod resize;
+mod running;
 mod salvage;
 mod scrub;
 mod state;
 mod stats;
 mod still;
+mod succession;
 mod table;
 mod trouble;
 mod volume;
@@ -76,6 +79,7 @@ pub use inspect::{
 };
 pub use options::AttachOptions;
 pub use recover::{AttachReport, CreateOptions, SuperblockContents, create};
+pub use replacement::{LogReplacement, ReplacementError, ReplacementReport};
 pub use resize::{DcdResizeReport, ResizeError};
 pub use salvage::{LogSalvageReport, SalvageError, salvage, salvageable};
 pub use scrub::{LogScrub, LogSuperblockScrub};

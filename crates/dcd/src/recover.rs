@@ -9,7 +9,7 @@ use forebay_ring_log::{
     RingGeometry, RingSuperblock, RingSuperblockPair, VolumeId,
 };
 use forebay_rt::Rt;
-use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
+use forebay_units::{ByteLen, Epoch, SECTOR_BYTES, Sector};
 use serde::Serialize;
 
 use crate::engine::DcdEngine;
@@ -20,6 +20,7 @@ use crate::map::{CacheMap, LogFragment};
 use crate::options::AttachOptions;
 use crate::pairing::{LEN_MAX, PairedDevice, grown, judge};
 use crate::ranges::RangeState;
+use crate::running::RunningEngine;
 use crate::volume::DcdVolume;
 use crate::witness::{FailedLogRegistry, is_recorded};
 
@@ -122,7 +123,8 @@ pub async fn create(
         lost_sectors: 0,
         lost: Vec::new(),
     };
-    forebay_ring_log::format_device(&*log, ring, options.volume, payload.encode()).await?;
+    let volume = options.volume;
+    forebay_ring_log::format_device(&*log, ring, volume, Epoch(0), payload.encode()).await?;
     let copies = forebay_ring_log::read_superblocks(&*log).await;
     let superblock = copies.as_ref().ok().and_then(|copies| copies.newest().ok());
     let superblock = superblock.ok_or_else(|| {
@@ -270,60 +272,74 @@ impl DcdVolume {
         options: AttachOptions,
         witness: Option<Rc<dyn FailedLogRegistry>>,
     ) -> Result<(DcdVolume, AttachReport), DcdAttachError> {
-        let log: Rc<dyn Device> = Rc::new(CheckedDevice::new(log, "log"));
-        let data: Rc<dyn Device> = Rc::new(CheckedDevice::new(data, "data"));
-        let copies = forebay_ring_log::read_superblocks(&*log).await?;
-        let (superblock, mut payload) = usable(&copies, &*log, options.accept_loss)?;
-        not_abandoned(superblock, &payload, witness.as_deref()).await?;
-        let accept = options.accept_changed;
-        let judged = judge(&payload, superblock.clean, &*data, &identity, accept).await?;
-        let PairedDevice { len, mut notes } = judged;
-        notes.extend(grown(payload.data.len, len, data.geometry().len));
-        notes.extend(repaired(&copies));
-        // Data that lies only in the device's cache may be lost at the next power cut. Destaging may have written it
-        // before the process died, or another program may have written it without the cache and flushes it through this
-        // volume. The recorded fingerprint, and the flushes this volume will acknowledge, need this data to be durable.
-        data.flush().await?;
-        payload.fingerprint = Fingerprint::take(&*data, len).await?;
-        // The superblock of the new epoch records a new length. Until the superblock is durable, the old length is
-        // valid: no record concerns sectors behind it.
-        payload.data = DataIdentity { len, ..identity };
-        let map = RefCell::new(CacheMap::to_recover(RingGeometry::of(superblock)));
-        let layer = payload.encode();
-        let (log, workers, recovery) = forebay_ring_log::open(
-            rt.clone(),
-            log,
-            LogOptions {
-                max_delay: options.max_delay,
-                gaps: options.gaps,
-            },
-            superblock,
-            options.accept_loss,
-            &mut |record| {
-                fits(record, &payload)?;
-                apply(&mut map.borrow_mut(), record);
-                Ok(())
-            },
-            |superblock| superblock.layer = layer,
-        )
-        .await?;
-        if let Some(damage) = &recovery.scan.damage {
-            notes.push(format!(
-                "attached without {} and all later records, as requested",
-                damage.record
-            ));
-        }
-        let mut map = map.into_inner();
-        map.recovered();
-        let report = AttachReport {
-            was_clean: recovery.was_clean,
-            records: recovery.scan.records,
-            dirty_bytes: map.live_sectors() * SECTOR_BYTES,
-            bytes_read: recovery.scan.bytes_read,
-            notes,
-        };
-        let mut engine = DcdEngine::new(rt, log, data, options, map, payload);
-        engine.witness = witness;
-        Ok((DcdVolume::start(engine, workers), report))
+        let attached = attach_engine(rt, log, data, identity, options, witness);
+        let (running, report) = attached.await?;
+        Ok((DcdVolume::new(running), report))
     }
+}
+
+/// Recovers a log, begins a new epoch, and starts an engine; see [`DcdVolume::attach_witnessed`].
+pub(crate) async fn attach_engine(
+    rt: Rt,
+    log: Rc<dyn Device>,
+    data: Rc<dyn Device>,
+    identity: DataIdentity,
+    options: AttachOptions,
+    witness: Option<Rc<dyn FailedLogRegistry>>,
+) -> Result<(RunningEngine, AttachReport), DcdAttachError> {
+    let log: Rc<dyn Device> = Rc::new(CheckedDevice::new(log, "log"));
+    let data: Rc<dyn Device> = Rc::new(CheckedDevice::new(data, "data"));
+    let copies = forebay_ring_log::read_superblocks(&*log).await?;
+    let (superblock, mut payload) = usable(&copies, &*log, options.accept_loss)?;
+    not_abandoned(superblock, &payload, witness.as_deref()).await?;
+    let accept = options.accept_changed;
+    let judged = judge(&payload, superblock.clean, &*data, &identity, accept).await?;
+    let PairedDevice { len, mut notes } = judged;
+    notes.extend(grown(payload.data.len, len, data.geometry().len));
+    notes.extend(repaired(&copies));
+    // Data that lies only in the device's cache may be lost at the next power cut. Destaging may have written it
+    // before the process died, or another program may have written it without the cache and flushes it through this
+    // volume. The recorded fingerprint, and the flushes this volume will acknowledge, need this data to be durable.
+    data.flush().await?;
+    payload.fingerprint = Fingerprint::take(&*data, len).await?;
+    // The superblock of the new epoch records a new length. Until the superblock is durable, the old length is
+    // valid: no record concerns sectors behind it.
+    payload.data = DataIdentity { len, ..identity };
+    let map = RefCell::new(CacheMap::to_recover(RingGeometry::of(superblock)));
+    let layer = payload.encode();
+    let (log, workers, recovery) = forebay_ring_log::open(
+        rt.clone(),
+        log,
+        LogOptions {
+            max_delay: options.max_delay,
+            gaps: options.gaps,
+        },
+        superblock,
+        options.accept_loss,
+        &mut |record| {
+            fits(record, &payload)?;
+            apply(&mut map.borrow_mut(), record);
+            Ok(())
+        },
+        |superblock| superblock.layer = layer,
+    )
+    .await?;
+    if let Some(damage) = &recovery.scan.damage {
+        notes.push(format!(
+            "attached without {} and all later records, as requested",
+            damage.record
+        ));
+    }
+    let mut map = map.into_inner();
+    map.recovered();
+    let report = AttachReport {
+        was_clean: recovery.was_clean,
+        records: recovery.scan.records,
+        dirty_bytes: map.live_sectors() * SECTOR_BYTES,
+        bytes_read: recovery.scan.bytes_read,
+        notes,
+    };
+    let mut engine = DcdEngine::new(rt, log, data, options, map, payload);
+    engine.witness = witness;
+    Ok((RunningEngine::start(engine, workers), report))
 }

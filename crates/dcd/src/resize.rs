@@ -55,7 +55,7 @@ impl DcdVolume {
     /// # Errors
     /// If the device became shorter or cannot report its length, or if the log has failed. The volume keeps its length.
     pub async fn resize(&self) -> Result<DcdResizeReport, ResizeError> {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         let _turn = engine.resizing.lock().await;
         if engine.is_closing() {
             return Err(DeviceError::Closed {
@@ -86,7 +86,7 @@ impl DcdVolume {
     }
 
     async fn lengthen(&self, len: u64) -> Result<(), LogError> {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         // Large writes bypass the log, except at the two ends of the device. Until now, the sectors of the new
         // end were not at an end: a bypassing write to them must finish before the fingerprint is taken.
         let _turn = engine.home.lock(sectors(&Fingerprint::end_of(len))).await;

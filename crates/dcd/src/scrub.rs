@@ -31,13 +31,14 @@ impl DcdVolume {
     /// Returns true while requests of clients are being served or wait, or a task waits until the log is empty, so that
     /// a scrub should pause.
     pub fn is_busy(&self) -> bool {
-        let activity = self.engine.activity.borrow();
+        let engine = self.engine();
+        let activity = engine.activity.borrow();
         activity.is_busy() || activity.is_draining()
     }
 
     /// Returns the data device.
     pub fn data_device(&self) -> Rc<dyn Device> {
-        Rc::clone(&self.engine.data)
+        Rc::clone(&self.engine().data)
     }
 }
 
@@ -56,7 +57,7 @@ impl ScrubTarget for LogSuperblockScrub {
 
     fn step(&self, range: Range<u64>) -> ScrubFuture<'_> {
         Box::pin(async move {
-            let engine = &*self.0.engine;
+            let engine = &*self.0.engine();
             if engine.log.failure().is_some() {
                 return nothing(range.end);
             }
@@ -71,18 +72,18 @@ impl ScrubTarget for LogScrub {
     }
 
     fn end(&self) -> u64 {
-        let log = &self.0.engine.log;
-        log.head()
-            .0
-            .saturating_mul(sectors_of_segment(&self.0.engine))
+        let engine = self.0.engine();
+        let head = engine.log.head();
+        head.0.saturating_mul(sectors_of_segment(&engine))
     }
 
     fn bytes(&self) -> u64 {
-        self.0.engine.map.borrow().live_sectors() * SECTOR_BYTES
+        self.0.engine().map.borrow().live_sectors() * SECTOR_BYTES
     }
 
     fn step(&self, range: Range<u64>) -> ScrubFuture<'_> {
-        Box::pin(self.0.engine.scrub_log(range))
+        let engine = self.0.engine();
+        Box::pin(async move { engine.scrub_log(range).await })
     }
 }
 

@@ -27,7 +27,7 @@ impl DcdVolume {
     /// # Errors
     /// If some data is lost, or cannot be made durable.
     pub async fn hold_still(&self) -> Result<(), HoldError> {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         engine.clean_mark.hold();
         loop {
             self.drain().await?;
@@ -54,6 +54,6 @@ impl DcdVolume {
 
     /// Lets changes continue after [`DcdVolume::hold_still`].
     pub fn resume(&self) {
-        self.engine.clean_mark.release();
+        self.engine().clean_mark.release();
     }
 }

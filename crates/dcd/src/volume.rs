@@ -1,6 +1,5 @@
 //! The volume as its clients see it: a device with some additional functions.
 
-use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,29 +8,19 @@ use forebay_device::{
     Buf, BufMut, DataLocation, Device, DeviceGeometry, DeviceOp, Durability, IoFuture,
     LocatedExtent, ZeroedSpace,
 };
-use forebay_ring_log::{LogWorkers, RangeKind, VolumeId};
-use forebay_rt::Task;
+use forebay_ring_log::{RangeKind, VolumeId};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 
-use crate::degraded::rescuer;
-use crate::destage::destager;
 use crate::engine::{DcdEngine, sectors};
 use crate::map::SectorSource;
-use crate::noting::noter;
-use crate::reopening::reopener;
+use crate::running::RunningEngine;
 use crate::stats::{CacheMode, DcdStatus};
+use crate::succession::EngineSuccession;
 
 /// An attached volume. Clones are handles of the same volume.
 #[derive(Clone)]
 pub struct DcdVolume {
-    pub(crate) engine: Rc<DcdEngine>,
-    work: Rc<RefCell<Option<BackgroundTasks>>>,
-}
-
-/// Background work, which stops when dropped.
-struct BackgroundTasks {
-    _log: LogWorkers,
-    _tasks: [Task<()>; 4],
+    pub(crate) succession: Rc<EngineSuccession>,
 }
 
 /// Reason why the log could not be emptied.
@@ -72,23 +61,16 @@ impl Drop for DrainGuard<'_> {
 }
 
 impl DcdVolume {
-    pub(crate) fn start(engine: DcdEngine, workers: LogWorkers) -> DcdVolume {
-        let engine = Rc::new(engine);
-        let rt = engine.rt.clone();
-        let tasks = [
-            rt.spawn(destager(Rc::clone(&engine))),
-            rt.spawn(noter(Rc::clone(&engine))),
-            rt.spawn(rescuer(Rc::clone(&engine))),
-            rt.spawn(reopener(Rc::clone(&engine))),
-        ];
-        let work = Some(BackgroundTasks {
-            _log: workers,
-            _tasks: tasks,
-        });
+    /// Serves with an engine.
+    pub(crate) fn new(running: RunningEngine) -> DcdVolume {
         DcdVolume {
-            engine,
-            work: Rc::new(RefCell::new(work)),
+            succession: Rc::new(EngineSuccession::new(running)),
         }
+    }
+
+    /// Returns the present engine.
+    pub(crate) fn engine(&self) -> Rc<DcdEngine> {
+        self.succession.engine()
     }
 
     /// Destages all data that was acknowledged before the call, and retries while the data device fails. Callers should
@@ -97,7 +79,7 @@ impl DcdVolume {
     /// # Errors
     /// If some data is lost and cannot be destaged.
     pub async fn drain(&self) -> Result<(), DrainError> {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         engine.activity.borrow_mut().begin_drain();
         let _draining = DrainGuard(engine);
         // The last attempt to write rejected data may have been before this call, so that data is tried once more.
@@ -121,7 +103,7 @@ impl DcdVolume {
     /// Waits until the tail has passed the present head, or until only rejected data is left and was tried again.
     /// Returns false if the volume is closed meanwhile.
     async fn bring_home(&self) -> bool {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         engine.log.seal();
         let target = engine.log.head();
         let begun = engine.refused.borrow_mut().try_now();
@@ -139,7 +121,7 @@ impl DcdVolume {
     /// is lost for good if it is still unreadable. For a failed log, the command is also a guarantee that the log will
     /// not be attached again if it cannot be marked.
     pub fn abandon_unreadable(&self) {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         engine.log.seal();
         engine
             .faults
@@ -155,7 +137,7 @@ impl DcdVolume {
     /// Returns true while the volume has something to abandon: data that the log does not return, or a failed log that
     /// a later attach could still use.
     pub fn can_abandon(&self) -> bool {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         let held_up = engine.rescue.borrow().is_under_way();
         engine.faults.borrow().unreadable > 0
             || held_up && engine.faults.borrow().log.cause().is_some()
@@ -163,7 +145,7 @@ impl DcdVolume {
 
     /// Returns true until all abandoned data is either destaged or lost, and a failed log is settled.
     pub fn is_abandoning(&self) -> bool {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         let held_up = engine.rescue.borrow().is_under_way();
         let to_be_read = engine.faults.borrow().abandons_from(engine.log.tail());
         let abandons_more = to_be_read && !engine.keeps_all();
@@ -173,7 +155,7 @@ impl DcdVolume {
 
     /// Returns the reason why a drain does not end. `None` if no data is left in the log.
     pub fn what_is_left(&self) -> Option<DrainError> {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         let left = engine.map.borrow().live_sectors() * SECTOR_BYTES;
         let cause = engine.faults.borrow().data.cause();
         let cause = cause.or_else(|| engine.faults.borrow().log.cause());
@@ -187,7 +169,7 @@ impl DcdVolume {
     /// Returns a warning about the log, if it failed and could not be marked. After [`DcdVolume::close`] this is final;
     /// before, the log may still be marked.
     pub fn stale_log(&self) -> Option<StaleLog> {
-        let stale = self.engine.rescue.borrow().has_stale_log();
+        let stale = self.engine().rescue.borrow().has_stale_log();
         stale.then_some(StaleLog)
     }
 
@@ -201,55 +183,25 @@ impl DcdVolume {
     /// # Errors
     /// If acknowledged data could not be made durable.
     pub async fn close(&self) -> Result<(), forebay_device::DeviceError> {
-        let engine = &*self.engine;
-        engine.service.borrow_mut().close(engine.rt.now());
-        engine.signals.closing();
-        engine.clean_mark.closing();
-        engine.log.notify();
-        let busy = || engine.activity.borrow().is_busy() || engine.service.borrow().destaging;
-        let served = || (!busy()).then_some(());
-        engine.signals.settled.until(served).await;
-        let flushed = engine.make_durable(engine.log.last_record()).await;
-        // A write to the data device that is left under way could conflict with writes of the next attach.
-        engine.service.borrow_mut().stop();
-        engine.signals.again.notify_all();
-        let rested = || (!engine.service.borrow().rescuing).then_some(());
-        engine.signals.settled.until(rested).await;
-        let empty = engine.is_empty();
-        if flushed.is_ok() && engine.log.failure().is_none() {
-            let layer = engine.payload.borrow().encode();
-            let noted = engine.log.update_superblock(|superblock| {
-                superblock.clean = empty;
-                superblock.layer = layer;
-            });
-            if let Err(error) = noted.await {
-                tracing::warn!(%error, "the state of the log could not be recorded at close");
-                engine.rescue.borrow_mut().marked(!empty);
-            }
-        } else if engine.rescue.borrow().is_done()
-            && (flushed.is_ok() || engine.rescue.borrow().has_stale_log())
-        {
-            // This is the last attempt; `stale_log` returns its result.
-            engine.mark_for_good().await;
-        }
-        self.work.replace(None);
-        engine.signals.settled.notify_all();
-        flushed
+        // Ends the replacement of a log. Its engine would otherwise continue after the present one is closed.
+        self.engine().begin_to_close();
+        let _turn = self.succession.turn.lock().await;
+        self.succession.running().close().await
     }
 
     /// Returns the volume's name.
     pub fn name(&self) -> String {
-        self.engine.payload.borrow().name.clone()
+        self.engine().payload.borrow().name.clone()
     }
 
     /// Returns the volume's id.
     pub fn id(&self) -> VolumeId {
-        self.engine.log.volume()
+        self.engine().log.volume()
     }
 
     /// Returns the status of the volume.
     pub fn status(&self) -> DcdStatus {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         let (mode, mode_detail) = self.mode();
         let (refused_bytes, refused_ranges) = engine.refused.borrow().ranges();
         let map = engine.map.borrow();
@@ -298,7 +250,7 @@ impl DcdVolume {
     }
 
     fn mode(&self) -> (CacheMode, Option<String>) {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         let data = engine.faults.borrow().data.cause();
         let log = engine.faults.borrow().log.cause();
         let both = |one: &Option<Arc<str>>, other: &Option<Arc<str>>| {
@@ -332,7 +284,7 @@ impl DcdVolume {
 
     /// Returns the locations of the parts of a byte range, in order.
     pub fn place(&self, range: Range<u64>) -> Vec<LocatedExtent> {
-        let engine = &*self.engine;
+        let engine = &*self.engine();
         let mut out: Vec<LocatedExtent> = Vec::new();
         for extent in engine.map.borrow().lookup(sectors(&range)) {
             let place = match extent.source {
@@ -362,26 +314,26 @@ impl DcdVolume {
 
 impl Device for DcdVolume {
     fn geometry(&self) -> DeviceGeometry {
-        self.engine.geometry()
+        self.engine().geometry()
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        Box::pin(self.engine.read(at, buf))
+        Box::pin(async move { self.succession.serving().await.read(at, buf).await })
     }
 
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        Box::pin(self.engine.write(at, buf, durability))
+        Box::pin(async move {
+            let engine = self.succession.serving().await;
+            engine.write(at, buf, durability).await
+        })
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
-        Box::pin(self.engine.flush())
+        Box::pin(async move { self.succession.serving().await.flush().await })
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        Box::pin(
-            self.engine
-                .mark(DeviceOp::Discard, RangeKind::Discard, range),
-        )
+        self.mark(DeviceOp::Discard, RangeKind::Discard, range)
     }
 
     fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
@@ -389,6 +341,15 @@ impl Device for DcdVolume {
             ZeroedSpace::Keep => RangeKind::Zero,
             ZeroedSpace::Release => RangeKind::Unmap,
         };
-        Box::pin(self.engine.mark(DeviceOp::WriteZeroes, kind, range))
+        self.mark(DeviceOp::WriteZeroes, kind, range)
+    }
+}
+
+impl DcdVolume {
+    fn mark(&self, op: DeviceOp, kind: RangeKind, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let engine = self.succession.serving().await;
+            engine.mark(op, kind, range).await
+        })
     }
 }

@@ -27,12 +27,16 @@ use crate::write::{LogOptions, LogWorkers, RingLog};
 /// Makes an empty log on `device`. Wipes the first MiB, since other systems could recognise the device by its content,
 /// and writes both superblocks.
 ///
+/// The log begins after `epoch`, which is 0 for a new volume. For another log of an existing volume it must be greater
+/// than the epoch of every earlier log of the volume, because the device may still contain records of such a log.
+///
 /// # Errors
 /// If the device fails.
 pub async fn format_device(
     device: &dyn Device,
     ring: RingGeometry,
     volume: VolumeId,
+    epoch: Epoch,
     layer: Vec<u8>,
 ) -> Result<(), DeviceError> {
     device
@@ -42,7 +46,7 @@ pub async fn format_device(
     let superblock = RingSuperblock {
         volume,
         generation: 1,
-        epoch: Epoch(0),
+        epoch,
         epoch_segment: SegmentSeq(0),
         tail: SegmentSeq(0),
         tail_record: RecordSeq(1),

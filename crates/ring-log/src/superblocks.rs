@@ -66,6 +66,20 @@ impl RingLog {
             .map_err(|error| self.inner.commit.fail(&error.to_string()))
     }
 
+    /// Takes the log out of use, unless it has failed, after `change` has set fields of the superblock durably. The log
+    /// behaves like a failed log from then on: it accepts no more records and no more changes of the superblock, and
+    /// its records can still be read. If the superblock cannot be written, the log has failed.
+    pub async fn retire(&self, change: impl FnOnce(&mut RingSuperblock)) {
+        let _turn = self.inner.superblock_turn.lock().await;
+        if self.failure().is_some() {
+            return;
+        }
+        match self.write_superblock(change).await {
+            Ok(()) => self.inner.commit.retire(),
+            Err(error) => drop(self.inner.commit.fail(&error.to_string())),
+        }
+    }
+
     /// Records in the superblock of a failed log that the log was abandoned. Succeeds as soon as either copy records
     /// this, and the state is then permanent, since such a copy is not written again. Each call tries the other copies.
     /// `change` may set other fields.
@@ -105,7 +119,7 @@ impl RingLog {
     ) -> Result<(), DeviceError> {
         let _turn = self.inner.superblock_turn.lock().await;
         let copies = &self.inner.copies;
-        if ![0, 1].iter().all(|copy| copies.says_abandoned(*copy)) {
+        if !self.is_wholly_abandoned() {
             return Ok(());
         }
         let next = self.abandoned(change);
@@ -134,6 +148,12 @@ impl RingLog {
             .iter()
             .enumerate()
             .any(|(copy, _)| self.inner.copies.says_abandoned(copy))
+    }
+
+    /// Returns true if both copies of the superblock durably record that the log was abandoned.
+    pub fn is_wholly_abandoned(&self) -> bool {
+        let copies = &self.inner.copies;
+        (0..PLACES.len()).all(|copy| copies.says_abandoned(copy))
     }
 
     /// Returns a new generation for each attempt: a copy of a failed attempt must not have the generation of a later

@@ -195,7 +195,7 @@ async fn fresh(rt: &Rt, disk: &Rc<LogDisk>) -> (RingLog, LogWorkers) {
 
 async fn fresh_with(rt: &Rt, disk: &Rc<LogDisk>, segment: ByteLen) -> (RingLog, LogWorkers) {
     let ring = RingGeometry::for_device(&disk.geometry(), segment).expect("it fits");
-    format_device(&**disk, ring, VolumeId([1; 16]), Vec::new())
+    format_device(&**disk, ring, VolumeId([1; 16]), Epoch(0), Vec::new())
         .await
         .expect("formats");
     let (log, workers, _) = open(rt, disk).await;

@@ -23,13 +23,13 @@ mod write;
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::{Buf, Device, DeviceError, DeviceOp, Durability};
 use forebay_rt::{Event, EventListener, Instant, Lock, Rt, Task};
 use forebay_units::RecordSeq;
 
+use crate::log_error::LogError;
 pub use composer::{RecordComposer, WriteWatcher};
 use faults::CommitFaults;
 pub use faults::{DeviceFault, OnFailure, WaitError};
@@ -70,11 +70,6 @@ impl GatherLimits {
         }
     }
 }
-
-/// An error of the log: an earlier required write or flush has failed.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the log device failed: {0}")]
-pub struct LogError(pub Arc<str>);
 
 /// Counters of a log since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -262,11 +257,20 @@ impl<C: RecordComposer, W: WriteWatcher<C>> CommitPipeline<C, W> {
 
     /// Latches a failure, unless one is already latched. Returns the latched failure.
     pub fn fail(&self, cause: &str) -> LogError {
-        let mut failed = self.failed.borrow_mut();
-        let error = failed.get_or_insert_with(|| {
+        self.latch(|| {
             tracing::error!(cause, "the device of the log failed");
-            LogError(cause.into())
-        });
+            LogError::Failed(cause.into())
+        })
+    }
+
+    /// Takes the log out of use, unless it has failed: it accepts no more records, and its records can still be read.
+    pub fn retire(&self) {
+        self.latch(|| LogError::Retired);
+    }
+
+    fn latch(&self, error: impl FnOnce() -> LogError) -> LogError {
+        let mut failed = self.failed.borrow_mut();
+        let error = failed.get_or_insert_with(error);
         let error = error.clone();
         drop(failed);
         self.failure.notify_all();
@@ -345,7 +349,8 @@ impl<C: RecordComposer, W: WriteWatcher<C>> CommitPipeline<C, W> {
         if failures != self.flush_failures() {
             // A durable write failed during the flush. The device may have implemented the write by a flush and dropped
             // data, which this flush did not make durable.
-            return Err(LogError("a durable write failed during a flush".into()));
+            let cause = "a durable write failed during a flush";
+            return Err(LogError::Failed(cause.into()));
         }
         self.unflushed.set(self.unflushed.get() - unflushed);
         self.composer_mut().flight_mut().flushed(mark);

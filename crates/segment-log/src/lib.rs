@@ -12,6 +12,7 @@ mod builder;
 pub mod commit;
 mod flight;
 pub mod format;
+mod log_error;
 mod pair;
 mod peek;
 mod ram;
@@ -21,14 +22,15 @@ mod unstable;
 
 pub use builder::{HeaderFields, SegmentBuilder, SummaryFields};
 pub use commit::{
-    CommitPipeline, CommitWorkers, DeviceFault, GatherLimits, LogError, LogStats, OnFailure,
-    PORTION_BYTES, RecordComposer, WaitError, WriteWatcher,
+    CommitPipeline, CommitWorkers, DeviceFault, GatherLimits, LogStats, OnFailure, PORTION_BYTES,
+    RecordComposer, WaitError, WriteWatcher,
 };
 pub use flight::InFlightSegments;
 pub use format::{
     FormatError, HEADER_BYTES, LogLayout, RECORD_ENTRY_BYTES_MAX, RecordEntry, RecordHeader,
     SegmentSummary, SummaryRecord, VERSION, VolumeId,
 };
+pub use log_error::LogError;
 pub use pair::{
     PLACES, PairError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, SuperblockFormat, SuperblockPair,
     read_copies, write_copies,

@@ -90,14 +90,7 @@ impl OpenedForCreate {
     ) -> Result<Vec<(DeviceSpec, DeviceContent, String)>, VolumeError> {
         let mut held = Vec::new();
         for (part, role) in self.creation.formatted() {
-            let probed = probe(&part.device).await;
-            let content = probed.map_err(|error| VolumeError::Read {
-                path: part.spec.to_string(),
-                error,
-            })?;
-            if let Some(content) = content {
-                let content = with_record(content, failed_logs).await;
-                let why = reason_not_to_overwrite(&part.spec, role, &content);
+            if let Some((content, why)) = content_of(part, role, failed_logs).await? {
                 held.push((part.spec.clone(), content, why));
             }
         }
@@ -128,6 +121,28 @@ impl OpenedForCreate {
             ..made
         })
     }
+}
+
+/// Returns the content of a device that will be formatted for `role`, and the reason not to overwrite it.
+///
+/// # Errors
+/// If the device cannot be read.
+pub(crate) async fn content_of(
+    part: &OpenDevice,
+    role: &str,
+    failed_logs: Option<&dyn FailedLogRegistry>,
+) -> Result<Option<(DeviceContent, String)>, VolumeError> {
+    let probed = probe(&part.device).await;
+    let content = probed.map_err(|error| VolumeError::Read {
+        path: part.spec.to_string(),
+        error,
+    })?;
+    let Some(content) = content else {
+        return Ok(None);
+    };
+    let content = with_record(content, failed_logs).await;
+    let why = reason_not_to_overwrite(&part.spec, role, &content);
+    Ok(Some((content, why)))
 }
 
 /// Returns the content, described as an abandoned log if a failed-log record exists for it.

@@ -11,6 +11,7 @@ use forebay_units::ByteLen;
 
 use crate::error_cause::ErrorCause;
 use crate::filesystem_counters::FilesystemCounters;
+use crate::new_log::NewLog;
 use crate::operation_error::OperationError;
 use crate::placement::RequestedPlacement;
 use crate::report::LayerStatus;
@@ -33,6 +34,18 @@ pub struct ResizeReport {
     /// Notes for the administrator.
     pub notes: Vec<String>,
 }
+
+/// Result of replacing a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogReplacementReport {
+    /// The former log device, as given.
+    pub former: String,
+    /// Notes for the administrator.
+    pub notes: Vec<String>,
+}
+
+/// Durably records that a device is the log of the volume. Returns a text if this is not possible.
+pub type LogRecording = LayerFuture<'static, Result<(), String>>;
 
 /// Placement of data in a volume, and the information for choosing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,6 +177,24 @@ pub trait Layer {
     ) -> LayerFuture<'_, Result<TuneReport, OperationError>> {
         let _ = placement;
         Box::pin(async { Err(OperationError::places_nothing()) })
+    }
+
+    /// Replaces the log while the volume serves. `record` durably records the new log as the log of the volume, before the
+    /// volume uses it. Callers should drain the volume before.
+    ///
+    /// # Errors
+    /// If the volume has no log, the present log cannot be emptied, a device fails, or `record` fails. The text says
+    /// whether the volume continues without a log.
+    fn replace_log(
+        &self,
+        new: NewLog,
+        record: LogRecording,
+    ) -> LayerFuture<'_, Result<LogReplacementReport, OperationError>> {
+        drop((new, record));
+        Box::pin(async {
+            let text = "a volume of this kind has no log that could be replaced";
+            Err(OperationError::new(ErrorCause::Usage, text))
+        })
     }
 
     /// Returns the parts of the volume that a scrub reads, in order.

@@ -11,12 +11,13 @@
 //!
 //! This crate reads devices only. The program reads and writes the text of configuration files.
 //!
-//! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `open.rs`; `options/`, `tree.rs`, `config_file.rs`,
-//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `health.rs`, `vitals.rs`, `one_device.rs`, `closing.rs`;
+//! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `open.rs`; `options/`, `tree.rs`, `config_file.rs`, `config_edit.rs`,
+//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `new_log.rs`, `replacing.rs`, `report.rs`, `health.rs`, `vitals.rs`, `one_device.rs`, `closing.rs`;
 //! `scrub/`; `kinds/cache/`, `kinds/space/`, `kinds/files/`; `registry.rs`, `open_volume.rs`, `create.rs`, `content.rs`.
 
 mod backend;
 mod closing;
+mod config_edit;
 mod config_file;
 mod content;
 mod create;
@@ -34,6 +35,7 @@ mod layer;
 mod model;
 mod mounting;
 mod name;
+mod new_log;
 mod one_device;
 mod open;
 mod open_volume;
@@ -44,6 +46,7 @@ mod placement;
 mod read_report;
 mod registry;
 mod render;
+mod replacing;
 mod report;
 mod scrub;
 mod spec;
@@ -51,6 +54,7 @@ mod tree;
 mod vitals;
 
 pub use backend::{DeviceBackend, StorageIdentity};
+pub use config_edit::with_log;
 pub use config_file::{ConfigFile, ConfigFileError};
 pub use content::{DeviceContent, probe};
 pub use create::OpenedForCreate;
@@ -72,10 +76,13 @@ pub use kind_spec::{DeviceRole, KindSpec, PlacementChoice, ServedAs};
 pub use kinds::cache::{FailedLogFuture, FailedLogRegistry, VolumeId};
 pub use kinds::files::FilesFacts;
 pub use kinds::space::{ParseSpareError, SpaceMode, SpaceStatus, SpareShare};
-pub use layer::{DrainFailure, Layer, LayerFuture, ResizeReport, TuneReport};
+pub use layer::{
+    DrainFailure, Layer, LayerFuture, LogRecording, LogReplacementReport, ResizeReport, TuneReport,
+};
 pub use model::{DiskModelSpec, ModelSpecError};
 pub use mounting::{MountDir, MountOptionError, MountOptions};
 pub use name::{VolumeName, VolumeNameError};
+pub use new_log::NewLog;
 pub use open::{OpenContext, OpenDevice, open_one};
 pub use open_volume::{OpenVolume, SuperblockDevice, open, own_device};
 pub use operation_error::OperationError;

@@ -38,6 +38,17 @@ pub struct OpenDevice {
     pub identity: DataIdentity,
 }
 
+/// Storage that a log shares with its data device, if they are not parts of one device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedStorage {
+    /// True if a flush of one device also concerns the other: they are on one disk or in one filesystem.
+    pub(crate) one_cache: bool,
+    /// True if both are on one disk through partitions, volumes or arrays.
+    pub(crate) one_disk: bool,
+    /// The disk that holds both although `one_disk` is false, because a filesystem is in between.
+    pub(crate) same_disk: Option<String>,
+}
+
 /// Two opened devices of a volume.
 #[derive(Clone)]
 pub(crate) struct DevicePair {
@@ -81,18 +92,12 @@ pub(crate) fn open_pair(
         (first.shares_device(&second), first.overlaps(&second))
     });
     if !shared {
-        let disk = common_disk(first, second);
-        let one_cache = disk.is_some() || in_one_filesystem(first, second);
-        let (shared, same_disk) = on_one_disk(first, second, disk);
+        let shared = shared_storage(first, second);
         let devices = [open_one(context, first)?, open_one(context, second)?];
         return Ok(DevicePair {
-            devices: if one_cache {
-                with_one_cache(devices)
-            } else {
-                devices
-            },
-            shared,
-            same_disk,
+            devices: shared.put_on(devices),
+            shared: shared.one_disk,
+            same_disk: shared.same_disk,
         });
     }
     if overlap {
@@ -111,6 +116,29 @@ pub(crate) fn open_pair(
         shared,
         same_disk: None,
     })
+}
+
+/// Returns the storage that two devices share, which are not parts of one device.
+pub(crate) fn shared_storage(log: &DeviceSpec, data: &DeviceSpec) -> SharedStorage {
+    let disk = common_disk(log, data);
+    let one_cache = disk.is_some() || in_one_filesystem(log, data);
+    let (one_disk, same_disk) = on_one_disk(log, data, disk);
+    SharedStorage {
+        one_cache,
+        one_disk,
+        same_disk,
+    }
+}
+
+impl SharedStorage {
+    /// Returns the devices with the failures that follow from the shared storage.
+    pub(crate) fn put_on(&self, devices: [OpenDevice; 2]) -> [OpenDevice; 2] {
+        if self.one_cache {
+            with_one_cache(devices)
+        } else {
+            devices
+        }
+    }
 }
 
 /// Makes a failed flush of either device a failed flush of both: the devices share the volatile cache of a disk, or a

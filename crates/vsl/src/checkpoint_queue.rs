@@ -61,7 +61,7 @@ impl CheckpointQueue {
 
     /// Waits for the result of a request.
     pub(crate) async fn result(&self, request: &QueuedCheckpoint) -> Result<(), LogError> {
-        let stopped = || LogError("the volume is closed".into());
+        let stopped = || LogError::Failed("the volume is closed".into());
         let made = || {
             let made = request.made.borrow_mut().take();
             made.or_else(|| self.stopped.get().then(|| Err(stopped())))

@@ -59,7 +59,7 @@ pub enum SpaceOpenError {
         stable: RecordSeq,
     },
     /// The volume failed while it was being attached.
-    #[error("the device failed: {}", .0.0)]
+    #[error("the device failed: {}", .0.cause())]
     Failed(#[from] LogError),
     /// Free space is missing for the checkpoint at the end of the attach.
     #[error("the volume cannot be attached: {0}")]
@@ -120,7 +120,7 @@ pub enum SpaceError {
         cause: Arc<str>,
     },
     /// The volume has failed: an earlier write or flush that later state depends on did not succeed.
-    #[error("the device failed: {}", .0.0)]
+    #[error("the device failed: {}", .0.cause())]
     Failed(#[from] LogError),
 }
 

@@ -202,7 +202,7 @@ async fn while_it_works(
             Ok(written) => return written,
             Err(_) => {
                 if let Some(error) = inner.failing(inner.options.patience) {
-                    return Err(LogError(error.to_string().into()));
+                    return Err(LogError::Failed(error.to_string().into()));
                 }
             }
         }

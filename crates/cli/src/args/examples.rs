@@ -103,6 +103,11 @@ Examples:
   $ forebay tune thin
   # forebay tune thin --placement hylog";
 
+pub(super) const REPLACE_LOG: &str = "\
+Examples:
+  # forebay replace-log archive --log /dev/nvme1n1p1
+  # forebay replace-log archive --log /ssd/archive.log --log-size 8GiB";
+
 pub(super) const SCRUB: &str = "\
 Examples:
   # forebay scrub archive

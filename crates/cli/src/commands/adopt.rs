@@ -6,11 +6,11 @@ use forebay_linux::IoRing;
 use forebay_rt::Rt;
 use forebay_volume::{ConfigFile, OptionValues, ServedAs};
 
-use super::create::stable;
 use crate::args::{AdoptArgs, TargetArgs};
 use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
 use crate::run::on_ring;
+use crate::stable_path::stable;
 use crate::target::VolumeTarget;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::result_line;

@@ -1,22 +1,23 @@
 //! `forebay create`: makes a volume from its devices.
 
-use std::fs::{self, File};
-use std::path::Path;
+use std::fs;
 use std::rc::Rc;
 
-use forebay_linux::{DeviceKind, DeviceOpenOptions, IoRing};
+use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
-    ConfigFile, CreateContext, CreateSpec, DeviceSpec, ErrorCause, FILESYSTEM, KindSpec,
-    OpenContext, OpenDevice, OpenedForCreate, OptionValues, ServedAs, SuperblockDevice, VolumeName,
+    ConfigFile, CreateContext, CreateSpec, DeviceSpec, FILESYSTEM, KindSpec, OpenContext,
+    OpenDevice, OpenedForCreate, OptionValues, ServedAs, VolumeName,
 };
-use rustix::fs::SeekFrom;
 
 use crate::args::{CreateArgs, warn};
 use crate::clock::clock;
 use crate::dirs::{NewConfigFile, ProgramDirs};
+use crate::dirty_logs::dirty_logs_over;
 use crate::lock::NameLock;
+use crate::log_file;
 use crate::run::on_ring;
+use crate::stable_path::stable;
 use crate::witness::FailedLogDir;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::progress::ByteProgress;
@@ -38,7 +39,11 @@ pub(crate) fn run(args: CreateArgs) -> CommandResult {
     warn(&args.options.warnings);
     // Before anything is formatted, so that no volume is made without a configuration file.
     let description = dirs.new_description(&name)?;
-    let made = make_log_file(&args)?;
+    let log = args.devices.devices.get("log");
+    let data = data_of(&args)?;
+    let made =
+        log.map(|log| log_file::make_if_missing(log, args.log_size, args.sparse, Some(data)));
+    let made = made.transpose()?.flatten();
     let on = dirs.clone();
     let created = on_ring(|rt, ring| create(args, name, rt, ring, on, description));
     match created {
@@ -76,40 +81,6 @@ fn data_of(args: &CreateArgs) -> CommandResult<&DeviceSpec> {
     data.ok_or_else(|| CommandFailure::usage("name the data device with --data PATH"))
 }
 
-/// Creates the log file if `--log-size` is given and the file does not exist. Returns its path if it was created.
-fn make_log_file(args: &CreateArgs) -> CommandResult<Option<std::path::PathBuf>> {
-    let Some(log) = args.devices.devices.get("log") else {
-        return Ok(None);
-    };
-    let path = log.path();
-    let missing = matches!(fs::metadata(path), Err(e) if e.kind() == std::io::ErrorKind::NotFound);
-    match (missing, args.log_size) {
-        (false, None) => Ok(None),
-        (false, Some(_)) => Err(CommandFailure::refused(format!(
-            "{} exists already; leave out --log-size to use it as it is",
-            path.display()
-        ))),
-        (true, None) => Err(CommandFailure::not_found(format!(
-            "cannot open {}: it does not exist; check the path, or create a file with --log-size 1GiB",
-            path.display()
-        ))),
-        (true, Some(_)) if log.part().is_some() => Err(CommandFailure::usage(format!(
-            "{log} is a part of a device that does not exist; --log-size makes whole files only"
-        ))),
-        (true, Some(size)) => {
-            // Check the data device first, so that a volume that cannot be made leaves no log file behind.
-            let data = data_of(args)?;
-            if let Err(error) = fs::metadata(data.path()) {
-                return Err(CommandFailure::not_found(format!(
-                    "cannot open {data}: {error}; check the path"
-                )));
-            }
-            forebay_linux::create_file(path, size.0, args.sparse)?;
-            Ok(Some(path.to_owned()))
-        }
-    }
-}
-
 async fn create(
     args: CreateArgs,
     name: VolumeName,
@@ -135,16 +106,19 @@ async fn create(
     let state = dirs.state().ok();
     let failed_logs = state.map(|state| FailedLogDir::new(&rt, state));
     refuse_if_in_use(&blank, failed_logs.as_ref(), args.force).await?;
-    for why in dirty_logs_of(&args, &dirs, failed_logs.as_ref(), &rt, &ring).await {
+    let devices = &args.devices.devices;
+    let named: Vec<_> = devices
+        .roles()
+        .filter_map(|role| devices.get(role))
+        .collect();
+    for why in dirty_logs_over(&named, None, &dirs, failed_logs.as_ref(), &rt, &ring).await {
         if !args.force {
             return Err(CommandFailure::refused(why));
         }
         eprintln!("forebay: {why}: continuing without it (--force)");
     }
-    if let Some(log) = blank.to_fill().filter(|_| !args.sparse)
-        && has_holes(log)?
-    {
-        zero(log).await?;
+    if let Some(log) = blank.to_fill().filter(|_| !args.sparse) {
+        fill(log).await?;
     }
     let before = blank.replaces().await;
     let context = CreateContext {
@@ -173,6 +147,17 @@ async fn create(
             ServedAs::BlockDevice => format!("attach it with: forebay attach {name}"),
         }
     ))
+}
+
+/// Writes zeroes to a log file with holes.
+async fn fill(log: &OpenDevice) -> CommandResult {
+    if !log_file::has_holes(log)? {
+        return Ok(());
+    }
+    let mut progress = ByteProgress::new(format!("zeroing {}", log.spec));
+    let filled = log_file::zero(log, |done, total| progress.set(done, total)).await;
+    progress.finish();
+    filled
 }
 
 fn kind_of(args: &CreateArgs) -> &'static KindSpec {
@@ -206,120 +191,4 @@ async fn refuse_if_in_use(
         eprintln!("forebay: {spec} holds {content}: overwriting it (--force)");
     }
     Ok(())
-}
-
-/// Returns the reasons against using the devices, as texts: one for each configured cache whose data device is among
-/// them, and whose log holds data for it, or cannot be read. If the device was used without its log, the log could
-/// never be applied again.
-async fn dirty_logs_of(
-    args: &CreateArgs,
-    dirs: &ProgramDirs,
-    failed_logs: Option<&FailedLogDir>,
-    rt: &Rt,
-    ring: &Rc<IoRing>,
-) -> Vec<String> {
-    let devices = &args.devices.devices;
-    let named = devices.roles().filter_map(|role| devices.get(role));
-    let named: Vec<_> = named
-        .filter_map(|spec| Some((spec, spec.identity().ok()?)))
-        .collect();
-    let used = |spec: &DeviceSpec| {
-        let other = spec.identity().ok()?;
-        let overlapping = named.iter().find(|(_, own)| own.overlaps(&other));
-        overlapping.map(|(spec, _)| *spec)
-    };
-    let mut dirty = Vec::new();
-    for name in dirs.described_names() {
-        let Ok(tree) = dirs.description(&name).map(|described| described.tree) else {
-            continue;
-        };
-        let under = tree.devices();
-        let mut under = under.iter().filter(|(role, _)| role.starts_with("data"));
-        let Some((log, data)) = tree.log().zip(under.find_map(|(_, spec)| used(spec))) else {
-            continue;
-        };
-        // A log device that is overwritten itself is examined elsewhere.
-        if used(log).is_some() {
-            continue;
-        }
-        let options = DeviceOpenOptions::existing().for_reading();
-        let context = OpenContext { rt, ring, options };
-        let reason = match SuperblockDevice::open(tree.kind(), log, context) {
-            Ok(own) => unsaved_in(&own, failed_logs).await,
-            Err(error) => Some(format!("may hold unsaved data for it ({error})")),
-        };
-        if let Some(reason) = reason {
-            dirty.push(format!(
-                "{data} is the data device of the volume {name}, whose log {log} {reason}; the log could no longer be \
-                 applied: attach and drain or remove {name} first, or abandon that data with --force"
-            ));
-        }
-    }
-    dirty
-}
-
-/// Describes the data that is only in a log, as the predicate of a sentence. `None` if the data device is complete.
-async fn unsaved_in(log: &SuperblockDevice, failed_logs: Option<&FailedLogDir>) -> Option<String> {
-    let info = match log.inspect().await {
-        Ok(info) => info,
-        // A device that holds no log any more has no data for this device.
-        Err(error) if error.cause() == ErrorCause::NotFound => return None,
-        Err(error) => return Some(format!("may hold unsaved data for it ({error})")),
-    };
-    let abandoned = info
-        .is_abandoned(failed_logs.map(|records| records as _))
-        .await;
-    let needed = !info.clean && !abandoned.unwrap_or(false);
-    needed.then(|| "HOLDS UNSAVED DATA for it".into())
-}
-
-/// Returns true if a log file has ranges that are unallocated, or allocated and never written. Its filesystem would
-/// have to record the first write to each such range.
-fn has_holes(log: &OpenDevice) -> CommandResult<bool> {
-    let path = log.spec.path();
-    let failed =
-        |e: std::io::Error| CommandFailure::io(format!("cannot examine {}: {e}", path.display()));
-    if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Ok(false);
-    }
-    let file = File::open(path).map_err(failed)?;
-    let whole = 0..log.device.geometry().len;
-    let part = log.spec.part().unwrap_or(&whole);
-    // A filesystem without support for holes reports the first hole at the end of the file.
-    let hole = rustix::fs::seek(&file, SeekFrom::Hole(part.start));
-    Ok(hole.is_ok_and(|hole| hole < part.end))
-}
-
-/// Fills the log with zeroes. Bypasses an emulated disk: it has no allocation to prepare, and would take its emulated
-/// time.
-async fn zero(log: &OpenDevice) -> CommandResult {
-    let mut progress = ByteProgress::new(format!("zeroing {}", log.spec));
-    let filled =
-        forebay_linux::zero_fill(&*log.beneath, |done, total| progress.set(done, total)).await;
-    progress.finish();
-    filled.map_err(|error| {
-        CommandFailure::io(format!(
-            "cannot fill {}: {error}; free some space, or skip it with --sparse",
-            log.spec
-        ))
-    })
-}
-
-/// Returns the device with a path that stays valid after a reboot and from another directory.
-pub(super) fn stable(spec: &DeviceSpec) -> CommandResult<DeviceSpec> {
-    let failed = |e: std::io::Error| CommandFailure::io(format!("cannot identify {spec}: {e}"));
-    let identity = forebay_linux::identity(spec.path()).map_err(failed)?;
-    let link = identity
-        .names
-        .iter()
-        .map(|name| Path::new("/dev/disk").join(name))
-        .find(|link| identity.kind == DeviceKind::Block && link.exists());
-    if let Some(link) = link.filter(|_| !spec.path().starts_with("/dev/disk")) {
-        return Ok(spec.at(link));
-    }
-    // Keep the path of the user if it is already under /dev; otherwise use the path with symbolic links resolved.
-    if spec.path().starts_with("/dev/") {
-        return Ok(spec.clone());
-    }
-    Ok(spec.at(identity.path))
 }

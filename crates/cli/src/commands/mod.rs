@@ -16,6 +16,7 @@ mod health_check;
 pub(crate) mod list;
 pub(crate) mod mount;
 pub(crate) mod remove;
+pub(crate) mod replace_log;
 pub(crate) mod resize;
 pub(crate) mod scrub;
 pub(crate) mod status;

@@ -81,7 +81,7 @@ async fn remove(rt: Rt, ring: Rc<IoRing>, args: RemoveArgs) -> CommandResult {
     witness.forget(&info.volume).await;
     // After a kill, nothing else removes them, and `list` would show the volume as dead.
     dirs.remove_sockets(&target.name);
-    if is_described(&dirs, &target) {
+    if target.is_described(&dirs) {
         dirs.remove_description(&target.name)?;
     }
     let complete = stays.map_or_else(String::new, |stays| format!("{stays}, "));
@@ -256,13 +256,4 @@ async fn drain(rt: &Rt, signals: &SignalReader, volume: &dyn Layer, name: &str) 
 async fn erase(own: &SuperblockDevice) -> CommandResult {
     let erased = own.erase().await;
     erased.map_err(|error| CommandFailure::io(format!("cannot erase {}: {error}", own.spec())))
-}
-
-/// Returns true if the configuration file of that name, if any, belongs to this volume.
-fn is_described(dirs: &ProgramDirs, target: &VolumeTarget) -> bool {
-    target.described
-        || dirs.description(&target.name).is_ok_and(|description| {
-            let identities = (description.tree.own().identity(), target.own().identity());
-            matches!(identities, (Ok(described), Ok(own)) if described == own)
-        })
 }

@@ -8,13 +8,16 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_control::{ControlRequest, REQUEST_BYTES_MAX, RemainingWork, VolumeActivity};
+use forebay_control::{
+    ControlRequest, NewLogRequest, REQUEST_BYTES_MAX, RemainingWork, VolumeActivity,
+};
 use forebay_device::BufMut;
 use forebay_linux::{SocketListener, SocketStream};
 use futures_util::future::{Either, select};
 
 use super::discard::discard_unreadable;
 use super::freeze::{freeze, thaw, thaw_commanded};
+use super::replace_log::replace_log;
 use super::resize::resize;
 use super::status_socket::ControlAccess;
 use super::stop::{check_front, end_service, hand_over_front, stop_front};
@@ -186,6 +189,7 @@ impl ControlConnection {
                 self.say(&tuned.map_or_else(Into::into, DaemonReply::Tuned))
                     .await
             }
+            ControlRequest::ReplaceLog(wanted) => self.replace_log(wanted).await,
             ControlRequest::Scrub { rate } => self.say(&scrub::start(daemon, rate)).await,
             ControlRequest::StopScrub {} => self.say(&scrub::stop(daemon)).await,
             ControlRequest::Detach { keep_dirty } => {
@@ -200,6 +204,16 @@ impl ControlConnection {
                 self.ended(left).await
             }
         }
+    }
+
+    async fn replace_log(&self, wanted: NewLogRequest) -> Result<(), ClientGone> {
+        let _waits = WaitingClient::new(&self.daemon);
+        let replacing = replace_log(&self.daemon, wanted);
+        let replaced = self
+            .with_progress(VolumeActivity::ReplacingLog, replacing)
+            .await;
+        self.say(&replaced.map_or_else(Into::into, DaemonReply::LogReplaced))
+            .await
     }
 
     /// Reports the result of closing the volume and makes the daemon exit, or reports the reason why the volume stays
@@ -226,7 +240,7 @@ impl ControlConnection {
             Ok(dirty_bytes) => DaemonReply::Done {
                 dirty_bytes,
                 warning: self.daemon.volume.warning(),
-                incomplete: self.daemon.lengths.of_data(),
+                incomplete: self.daemon.devices.now().lengths.of_data(),
             },
             Err(failure) => failure.into(),
         };

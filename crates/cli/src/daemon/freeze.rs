@@ -119,6 +119,11 @@ fn can_begin(daemon: &Daemon, limit: Duration) -> CommandResult {
         )));
     }
     freeze.check_thawed(name)?;
+    if daemon.changing.is_held() {
+        return Err(CommandFailure::refused(format!(
+            "cannot freeze {name}: its length or its log is being changed; try again when it is done"
+        )));
+    }
     if freeze.gate.is_preparing() {
         return Err(CommandFailure::refused(format!(
             "cannot freeze {name}: another freeze is being prepared; try again when it is done"

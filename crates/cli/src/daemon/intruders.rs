@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use forebay_volume::LayerTree;
+
 use super::Daemon;
-use crate::target::VolumeTarget;
 
 /// Interval between two checks. A check reads a small file of `/sys` for each loop device.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -24,8 +25,8 @@ pub(super) struct IntruderWatch {
 }
 
 impl IntruderWatch {
-    pub(super) fn new(target: &VolumeTarget) -> IntruderWatch {
-        let devices = target.tree.devices().into_iter();
+    pub(super) fn new(tree: &LayerTree) -> IntruderWatch {
+        let devices = tree.devices().into_iter();
         IntruderWatch {
             devices: devices
                 .map(|(role, spec)| (format!("{role} device"), spec.path().to_owned()))
@@ -55,8 +56,9 @@ impl IntruderWatch {
 /// Checks at intervals as long as the daemon runs.
 pub(super) async fn watch(daemon: Rc<Daemon>) {
     loop {
-        daemon.intruders.look();
-        daemon.lengths.look();
+        let devices = daemon.devices.now();
+        devices.intruders.look();
+        devices.lengths.look();
         daemon.rt.sleep(LOOK_EVERY).await;
     }
 }

@@ -10,8 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 
 use forebay_units::{ByteLen, SECTOR_BYTES};
-
-use crate::target::VolumeTarget;
+use forebay_volume::LayerTree;
 
 /// The lengths of all devices of a volume.
 pub(super) struct DeviceLengths(Vec<DeviceLength>);
@@ -32,8 +31,8 @@ struct DeviceLength {
 
 impl DeviceLengths {
     /// Records the lengths at attach.
-    pub(super) fn new(target: &VolumeTarget) -> DeviceLengths {
-        let devices = target.tree.devices().into_iter();
+    pub(super) fn new(tree: &LayerTree) -> DeviceLengths {
+        let devices = tree.devices().into_iter();
         let lengths = devices.filter_map(|(role, spec)| {
             let metadata = fs::metadata(spec.path()).ok()?;
             let len = len(&metadata)?;
@@ -47,6 +46,17 @@ impl DeviceLengths {
             })
         });
         DeviceLengths(lengths.collect())
+    }
+
+    /// Adopts what an earlier watch knows of the same devices in the same roles.
+    pub(super) fn remember(&self, earlier: &DeviceLengths) {
+        for length in &self.0 {
+            let same = |known: &&DeviceLength| known.is_same(length);
+            if let Some(known) = earlier.0.iter().find(same) {
+                length.needed.set(known.needed.get());
+                length.least.set(known.least.get());
+            }
+        }
     }
 
     /// Records that the volume has adopted the present lengths: the new space belongs to the volume, too.
@@ -73,6 +83,10 @@ impl DeviceLength {
         let now = fs::metadata(&self.path).ok();
         let now = now.filter(|now| (now.dev(), now.ino()) == self.file);
         now.as_ref().and_then(len)
+    }
+
+    fn is_same(&self, other: &DeviceLength) -> bool {
+        (&self.role, self.file, self.is_part) == (&other.role, other.file, other.is_part)
     }
 
     fn grown(&self) {

@@ -6,6 +6,7 @@
 
 mod block_device;
 mod control;
+mod devices;
 mod discard;
 mod freeze;
 mod front;
@@ -17,6 +18,7 @@ mod metrics;
 mod mount;
 mod notify;
 mod place;
+mod replace_log;
 mod resize;
 mod scrub;
 mod spawn;
@@ -53,10 +55,9 @@ use crate::target::VolumeTarget;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 use block_device::BlockDeviceSlot;
+use devices::DeviceSlot;
 use freeze::ServedFreeze;
 use front::{FrontEnd, ServingMode};
-use intruders::IntruderWatch;
-use lengths::DeviceLengths;
 pub(crate) use mount::mount_flags;
 use scrub::ScrubSlot;
 pub(crate) use spawn::{await_readiness, in_background, send_readiness, start_and_hear};
@@ -90,11 +91,13 @@ struct NbdService {
 /// A volume being served.
 struct Daemon {
     rt: Rt,
+    ring: Rc<IoRing>,
+    dirs: ProgramDirs,
     started: Instant,
+    /// The volume as it was attached.
     target: VolumeTarget,
     volume: Rc<dyn Layer>,
-    /// The devices that hold the volume.
-    media: place::BackingDevices,
+    devices: DeviceSlot,
     /// Memory for the data of all requests, from every front end.
     memory: RequestMemory,
     /// The NBD server, if the volume is a block device.
@@ -109,13 +112,11 @@ struct Daemon {
     mounted: Option<String>,
     /// The block device outlives this process and waits for the next daemon.
     outlived: bool,
-    intruders: IntruderWatch,
-    lengths: DeviceLengths,
     freeze: ServedFreeze,
     /// The newest scrub.
     scrub: ScrubSlot,
-    /// Held while the volume adopts a new length.
-    resizing: Rc<Lock>,
+    /// Held while the volume adopts a new length, or gets another log.
+    changing: Rc<Lock>,
     /// Set when a client detached the volume and everything is closed.
     detached: Cell<bool>,
     /// Set when a signal told the daemon to stop.
@@ -128,7 +129,8 @@ struct Daemon {
 impl Daemon {
     /// Returns a report of the present state.
     fn report(&self) -> StatusReport {
-        let intruders = self.intruders.look();
+        let devices = self.devices.now();
+        let intruders = devices.intruders.look();
         let service = DaemonStatus {
             // The superblock has the name from `create`. A volume that was renamed or copied is attached under another
             // name.
@@ -138,8 +140,8 @@ impl Daemon {
             program_version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: self.rt.now().since(self.started).as_secs_f64(),
-            data: self.target.data().to_string(),
-            log: self.target.tree.log().map(ToString::to_string),
+            data: devices.tree.data().to_string(),
+            log: devices.tree.log().map(ToString::to_string),
             via: self.via.clone(),
             device: self.block_device.name(),
             kernel_device: self.block_device.kernel_name(),
@@ -151,7 +153,7 @@ impl Daemon {
             nbd_connections: self.nbd_connections() as u64,
             foreign_loop_devices: intruders.len() as u64,
             foreign_loops: intruders,
-            cut_short: self.lengths.look(),
+            cut_short: devices.lengths.look(),
             freeze_left_s: self.freeze.gate.seconds_left(),
             held_writes: self.freeze.gate.held_writes(),
             request_bytes: self.memory.in_use(),

@@ -140,12 +140,14 @@ pub(super) async fn places(daemon: &Daemon, start: u64, end: u64) -> forebay_con
         .map_or(0, |device| device.geometry().len);
     let end = end.min(len).min(start.saturating_add(RANGE_BYTES_MAX));
     let start = start.min(end);
+    let devices = daemon.devices.now();
+    let media = &devices.media;
     let mut answer = forebay_control::PlaceReply {
         device: daemon.block_device.kernel_name(),
         end,
         parts: Vec::new(),
-        home: daemon.media.home.clone(),
-        log: daemon.media.log.clone(),
+        home: media.home.clone(),
+        log: media.log.clone(),
     };
     if start == end {
         return answer;

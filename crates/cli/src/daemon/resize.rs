@@ -11,7 +11,7 @@ use forebay_command_output::failure::{CommandFailure, CommandResult};
 pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> CommandResult<ResizeReply> {
     let name = &daemon.target.name;
     // One resize at a time: each tells the kernel the length that the volume has afterwards.
-    let _turn = daemon.resizing.lock().await;
+    let _turn = daemon.changing.lock().await;
     daemon.freeze.check_thawed(name.as_str())?;
     let resized = daemon.volume.resize(size.map(ByteLen)).await;
     let resized = resized.map_err(|error| {
@@ -20,7 +20,7 @@ pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> CommandResult<
     })?;
     let (before, len) = (resized.before, resized.len);
     tracing::info!(before, len, "the volume adopted the length of its devices");
-    daemon.lengths.grown();
+    daemon.devices.now().lengths.grown();
     // Also if the volume already has the length: the block device may have missed an earlier change.
     let follows = match (&*daemon.front.borrow(), daemon.volume.device()) {
         (Some(front), Some(device)) => front.resize(&daemon.volume.id(), &device.geometry()),

@@ -18,14 +18,14 @@ use forebay_volume::{
 use futures_util::future::{Either, select};
 
 use super::block_device::BlockDeviceSlot;
+use super::devices::DeviceSlot;
 use super::freeze::ServedFreeze;
 use super::front::{FrontEnd, ServingMode};
 use super::http::{self, HttpSite};
-use super::intruders::{self, IntruderWatch};
-use super::lengths::DeviceLengths;
+use super::intruders;
 use super::mount::MountFront;
 use super::notify::notify;
-use super::place::{BackingDevices, LayerPlaces};
+use super::place::LayerPlaces;
 use super::status_socket::{self, ControlAccess};
 use super::{Daemon, FrontEndContext, NbdService, control, memory};
 use crate::args::AcceptArgs;
@@ -252,13 +252,13 @@ async fn serve(
     let nbd = nbd.map(|((_, server), uri)| NbdService { server, uri });
     let daemon = Rc::new(Daemon {
         rt: rt.clone(),
+        ring: Rc::clone(ring),
+        dirs: dirs.clone(),
         started: rt.now(),
-        intruders: IntruderWatch::new(&target),
-        lengths: DeviceLengths::new(&target),
         freeze: ServedFreeze::new(freeze),
         scrub: super::scrub::ScrubSlot::default(),
-        resizing: Rc::default(),
-        media: BackingDevices::of(&target.tree),
+        changing: Rc::default(),
+        devices: DeviceSlot::new(target.tree.clone()),
         target,
         volume,
         memory,

@@ -121,6 +121,8 @@ fn group_id(groups: &str, wanted: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use forebay_control::NewLogRequest;
+
     use super::*;
 
     #[test]
@@ -146,6 +148,12 @@ mod tests {
             ControlRequest::DiscardUnreadable {},
             ControlRequest::Resize { size: None },
             ControlRequest::Tune { placement: None },
+            ControlRequest::ReplaceLog(NewLogRequest {
+                log: "/dev/null".into(),
+                segment: None,
+                sparse: false,
+                force: true,
+            }),
             ControlRequest::Scrub { rate: None },
             ControlRequest::StopScrub {},
             ControlRequest::Detach { keep_dirty: true },

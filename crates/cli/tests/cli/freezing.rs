@@ -1,75 +1,16 @@
 //! `forebay freeze` and `forebay thaw`: copies of the devices of volumes in use.
 
 use std::fs;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_nbd::client::BlockingNbdClient;
 
 use crate::files;
 use crate::world::{CliSandbox, MIB, wait_until};
-
-/// A client that writes all the time: the number of each write, to blocks in a scattered order.
-struct RunningWriter {
-    written: Arc<AtomicU64>,
-    ends: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
-
-const BLOCKS: u64 = 4096;
-
-impl RunningWriter {
-    fn start(world: &CliSandbox) -> RunningWriter {
-        let (written, ends) = (
-            Arc::new(AtomicU64::new(0)),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let mut client = world.client();
-        let (count, over) = (Arc::clone(&written), Arc::clone(&ends));
-        let thread = std::thread::spawn(move || {
-            while !over.load(Ordering::SeqCst) {
-                let number = count.load(Ordering::SeqCst) + 1;
-                let block = number * 7919 % BLOCKS;
-                let bytes = number.to_le_bytes().repeat(512);
-                client.write(block * 4096, &bytes).unwrap();
-                count.store(number, Ordering::SeqCst);
-            }
-        });
-        let writer = RunningWriter {
-            written,
-            ends,
-            thread,
-        };
-        writer.wait_for_more(1000);
-        writer
-    }
-
-    fn written(&self) -> u64 {
-        self.written.load(Ordering::SeqCst)
-    }
-
-    fn wait_for_more(&self, count: u64) {
-        let before = self.written();
-        wait_until("the writer goes on", || self.written() >= before + count);
-    }
-
-    fn end(self) {
-        self.ends.store(true, Ordering::SeqCst);
-        self.thread.join().unwrap();
-    }
-}
+use crate::writer::{RunningWriter, content};
 
 fn status(world: &CliSandbox) -> serde_json::Value {
     serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
-}
-
-/// Reads the blocks of the writer.
-fn content(mut client: BlockingNbdClient) -> Vec<u8> {
-    let parts = (0..BLOCKS * 4096).step_by(MIB as usize);
-    let parts = parts.map(|at| client.read(at, MIB as u32).unwrap());
-    parts.flatten().collect()
 }
 
 #[test]

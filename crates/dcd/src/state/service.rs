@@ -13,12 +13,19 @@ pub(crate) struct BackgroundWork {
     pub(crate) destaging: bool,
     /// True if the rescue may have writes to the data device under way.
     pub(crate) rescuing: bool,
+    /// True while a task waits until no request is under way, to replace the log.
+    pub(crate) awaits_quiet: bool,
 }
 
 impl BackgroundWork {
     /// Begins to close the volume. New requests fail from now on, and so do those that wait for free space.
     pub(crate) fn close(&mut self, now: Instant) {
-        self.closing = Some(now);
+        self.closing.get_or_insert(now);
+    }
+
+    /// Returns true while a task waits until no request is under way.
+    pub(crate) fn awaits_end_of_requests(&self) -> bool {
+        self.closing.is_some() || self.awaits_quiet
     }
 
     /// Returns the time when the volume began to close.

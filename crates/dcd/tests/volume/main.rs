@@ -15,6 +15,7 @@ mod model;
 mod noting;
 mod one_disk;
 mod pressure;
+mod replacement;
 mod salvage;
 mod scrub;
 mod slow_disk;

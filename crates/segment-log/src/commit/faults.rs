@@ -15,8 +15,9 @@ use std::time::Duration;
 use forebay_rt::Instant;
 use forebay_units::RecordSeq;
 
+use super::CommitPipeline;
 use super::composer::{RecordComposer, WriteWatcher};
-use super::{CommitPipeline, LogError};
+use crate::log_error::LogError;
 
 /// Reaction to a failed write or flush of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +73,7 @@ impl From<WaitError> for LogError {
     fn from(error: WaitError) -> LogError {
         match error {
             WaitError::Failed(failure) => failure,
-            other => LogError(other.to_string().into()),
+            other => LogError::Failed(other.to_string().into()),
         }
     }
 }
@@ -171,7 +172,7 @@ impl<C: RecordComposer, W: WriteWatcher<C>> CommitPipeline<C, W> {
             self.start_round();
         }
         self.notify_waiters();
-        LogError(cause.into())
+        LogError::Failed(cause.into())
     }
 
     pub(super) fn flush_worked(&self) {

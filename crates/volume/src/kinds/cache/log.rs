@@ -17,7 +17,7 @@ use crate::spec::DeviceSpec;
 use crate::tree::{DeviceOrLayer, LayerTree};
 
 /// Default segment size of a cache's log.
-pub(super) const LOG_SEGMENT: ByteLen = ByteLen::mib(1);
+pub(crate) const LOG_SEGMENT: ByteLen = ByteLen::mib(1);
 
 /// Parameters of a write cache to be created.
 #[derive(Clone, Debug)]

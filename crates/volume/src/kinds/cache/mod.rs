@@ -21,9 +21,11 @@ mod options;
 mod over_volume;
 mod render;
 mod report;
+mod settings;
 mod spec;
 mod vitals;
 
 pub use forebay_dcd::{FailedLogFuture, FailedLogRegistry, VolumeId};
 pub(crate) use kind::CacheKind;
+pub(crate) use log::LOG_SEGMENT;
 pub(crate) use spec::SPEC;

@@ -9,7 +9,10 @@ use forebay_units::ByteLen;
 
 use super::admission::AdmissionDevice;
 use crate::held::ReleaseCounter;
-use crate::layer::{DrainFailure, Layer, LayerFuture, ResizeReport, TuneReport};
+use crate::layer::{
+    DrainFailure, Layer, LayerFuture, LogRecording, LogReplacementReport, ResizeReport, TuneReport,
+};
+use crate::new_log::NewLog;
 use crate::operation_error::OperationError;
 use crate::placement::RequestedPlacement;
 use crate::report::LayerStatus;
@@ -157,6 +160,14 @@ impl Layer for CachedVolume {
 
     fn is_abandoning(&self) -> bool {
         self.above.is_abandoning()
+    }
+
+    fn replace_log(
+        &self,
+        new: NewLog,
+        record: LogRecording,
+    ) -> LayerFuture<'_, Result<LogReplacementReport, OperationError>> {
+        self.above.replace_log(new, record)
     }
 
     /// The volume below is the data device of the cache, and is read with its checksums.

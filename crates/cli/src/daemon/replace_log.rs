@@ -1,0 +1,62 @@
+//! Replacing the log of a volume while it is served.
+
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_control::{LogReplacedReply, NewLogRequest};
+use forebay_units::ByteLen;
+use forebay_volume::DeviceSpec;
+
+use super::Daemon;
+use crate::new_log::{self, LogOwner, LogRequest};
+use crate::target::VolumeTarget;
+
+/// Replaces the log of the volume.
+pub(super) async fn replace_log(
+    daemon: &Daemon,
+    wanted: NewLogRequest,
+) -> CommandResult<LogReplacedReply> {
+    let wanted = LogRequest {
+        log: absolute(&wanted.log)?,
+        segment: wanted.segment.map(ByteLen),
+        sparse: wanted.sparse,
+        force: wanted.force,
+    };
+    let name = daemon.target.name.as_str();
+    let _turn = daemon.changing.lock().await;
+    daemon.freeze.check_thawed(name)?;
+    if daemon.freeze.gate.is_preparing() {
+        return Err(CommandFailure::refused(format!(
+            "cannot replace the log of {name}: a freeze is being prepared; try again when the volume is thawed"
+        )));
+    }
+    let target = VolumeTarget {
+        tree: daemon.devices.now().tree.clone(),
+        ..daemon.target.clone()
+    };
+    let owner = LogOwner {
+        rt: &daemon.rt,
+        ring: &daemon.ring,
+        dirs: &daemon.dirs,
+        target: &target,
+        layer: &*daemon.volume,
+    };
+    let (reply, tree) = new_log::replace_log(owner, wanted).await?;
+    tracing::info!(
+        former = reply.former,
+        log = reply.log,
+        "the log was replaced"
+    );
+    daemon.devices.replace(tree);
+    Ok(reply)
+}
+
+/// Returns the device that a client names. The daemon has a working directory of its own.
+fn absolute(path: &str) -> CommandResult<DeviceSpec> {
+    let spec: DeviceSpec = path.parse().map_err(CommandFailure::usage)?;
+    if spec.path().is_absolute() {
+        Ok(spec)
+    } else {
+        Err(CommandFailure::usage(format!(
+            "{spec} is not an absolute path; write it from the root"
+        )))
+    }
+}

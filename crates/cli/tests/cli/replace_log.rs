@@ -1,0 +1,173 @@
+//! `forebay replace-log`: another log for attached and detached volumes.
+
+use std::fs;
+
+use crate::control::answer;
+use crate::world::{CliSandbox, MIB};
+use crate::writer::{RunningWriter, content};
+
+fn status(world: &CliSandbox) -> serde_json::Value {
+    serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
+}
+
+/// Returns the configuration file of `v`.
+fn config(world: &CliSandbox) -> String {
+    fs::read_to_string(world.path("etc/v.toml")).unwrap()
+}
+
+#[test]
+fn another_log_takes_over_under_a_running_writer_and_the_file_keeps_its_comments() {
+    let world = CliSandbox::with_volume();
+    let before = format!(
+        "# of the administrator\n{}max-delay = \"20ms\"\n",
+        config(&world)
+    );
+    fs::write(world.path("etc/v.toml"), &before).unwrap();
+    world.attach();
+    world.image("log2.img", 40 * MIB);
+    let writer = RunningWriter::start(&world);
+    let said = world.ok(&["replace-log", "v", "--log", "log2.img"]);
+    let (old, new) = ("log.img", "log2.img");
+    let paths = [old, new].map(|name| world.path(name).canonicalize().unwrap());
+    let [old, new] = paths.map(|path| path.display().to_string());
+    assert_eq!(said, format!("v has the log {new} now, {old} before\n"));
+    writer.wait_for_more(100);
+    let now = status(&world);
+    assert_eq!(
+        (&now["log"], &now["mode"]),
+        (&new.as_str().into(), &"caching".into())
+    );
+    assert_eq!(config(&world), before.replace(&old, &new));
+    // The former log is free.
+    world
+        .refused(&["check", "--log", "log.img"])
+        .with(3, &["log.img"]);
+    writer.end();
+    let volume = content(world.client());
+    world.client().flush().unwrap();
+    world.kill("v");
+    world.attach();
+    assert!(content(world.client()) == volume, "flushed data is missing");
+    // The first device becomes the log again, with records of the volume from its first use.
+    let said = world.ok(&["replace-log", "v", "--log", "log.img"]);
+    assert!(said.contains("log.img now"), "{said}");
+    world.client().write(0, &[9; 4096]).unwrap();
+    world.client().flush().unwrap();
+    world.kill("v");
+    world.attach();
+    assert_eq!(world.client().read(0, 4096).unwrap(), [9; 4096]);
+    world.detach();
+}
+
+#[test]
+fn a_detached_volume_with_dirty_data_gets_another_log_in_a_new_file() {
+    let world = CliSandbox::with_volume();
+    world.dirty(5 * MIB, 7, 4096);
+    let replace = [
+        "replace-log",
+        "v",
+        "--log",
+        "new.img",
+        "--log-size",
+        "20MiB",
+        "--segment",
+        "512KiB",
+    ];
+    let said = world.ok(&replace);
+    assert!(said.contains("new.img now"), "{said}");
+    assert_eq!(
+        world.peek("data.img", 5 * MIB, 4096),
+        [7; 4096],
+        "the data device is complete"
+    );
+    let checked = world.ok(&["check", "v"]);
+    assert!(checked.contains("clean"), "{checked}");
+    world.attach();
+    assert_eq!(world.client().read(5 * MIB, 4096).unwrap(), [7; 4096]);
+    assert!(status(&world)["log_bytes"].as_u64().unwrap() < 20 * MIB);
+    world.detach();
+}
+
+#[test]
+fn a_device_in_use_or_with_content_and_a_volume_without_a_log_are_refused() {
+    let world = CliSandbox::with_volume();
+    world.attach();
+    let refuses = |log: &str, code, parts: &[&str]| {
+        let refused = world.refused(&["replace-log", "v", "--log", log]);
+        refused.with(code, parts);
+    };
+    refuses("missing.img", 3, &["missing.img", "--log-size"]);
+    refuses("data.img", 2, &["data device", "give another device"]);
+    refuses("log.img", 2, &["log device", "give another device"]);
+    world.image("short.img", 64 << 10);
+    refuses("short.img", 2, &["short.img"]);
+    let other = CliSandbox::with_volume_named("other");
+    let foreign = other.path("log.img").display().to_string();
+    refuses(&foreign, 4, &["the log of the Forebay volume", "--force"]);
+    let made = ["replace-log", "v", "--log", "log.img", "--log-size", "9MiB"];
+    world.refused(&made).with(4, &["exists already"]);
+    assert_eq!(status(&world)["mode"], "caching");
+    world.image("log2.img", 40 * MIB);
+    world.ok(&["freeze", "v"]);
+    refuses("log2.img", 4, &["v is frozen"]);
+    world.ok(&["thaw", "v"]);
+    let relative = answer(
+        &world,
+        b"{\"command\":\"replace-log\",\"log\":\"log2.img\"}\n",
+    );
+    let message = relative["message"].as_str().unwrap();
+    assert!(message.contains("not an absolute path"), "{message}");
+    world.ok(&["replace-log", "v", "--log", &foreign, "--force"]);
+    world.detach();
+    let spaces = CliSandbox::new();
+    spaces.image("data.img", 64 * MIB);
+    spaces.image("log.img", 40 * MIB);
+    spaces.ok(&[
+        "create", "--volume", "vsl", "--name", "v", "--data", "data.img",
+    ]);
+    let refused = spaces.refused(&["replace-log", "v", "--log", "log.img"]);
+    refused.with(2, &["has no log"]);
+}
+
+#[test]
+fn a_volume_attached_by_its_devices_says_how_to_attach_it_with_the_new_log() {
+    let world = CliSandbox::with_volume();
+    fs::remove_file(world.path("etc/v.toml")).unwrap();
+    world.ok(&["attach", "--log", "log.img", "--via", "none"]);
+    world.image("log2.img", 40 * MIB);
+    let mut replace = world.command(&["replace-log", "v", "--log", "log2.img"]);
+    let output = replace.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && said.contains("forebay adopt --log"),
+        "{said}"
+    );
+    world.client().write(0, &[3; 4096]).unwrap();
+    world.client().flush().unwrap();
+    world.kill("v");
+    world.ok(&["attach", "--log", "log2.img", "--via", "none"]);
+    assert_eq!(world.client().read(0, 4096).unwrap(), [3; 4096]);
+    world.detach();
+}
+
+#[test]
+fn a_cache_over_a_log_structured_volume_gets_another_log() {
+    let world = CliSandbox::new();
+    world.image("data.img", 64 * MIB);
+    world.image("log.img", 40 * MIB);
+    world.image("log2.img", 40 * MIB);
+    let create = [
+        "create", "--volume", "vsl", "--name", "v", "--data", "data.img", "--log", "log.img",
+    ];
+    world.ok(&create);
+    world.attach();
+    world.client().write(MIB, &[1; 4096]).unwrap();
+    world.ok(&["replace-log", "v", "--log", "log2.img"]);
+    world.client().write(2 * MIB, &[2; 4096]).unwrap();
+    world.client().flush().unwrap();
+    world.kill("v");
+    world.attach();
+    assert_eq!(world.client().read(MIB, 4096).unwrap(), [1; 4096]);
+    assert_eq!(world.client().read(2 * MIB, 4096).unwrap(), [2; 4096]);
+    world.detach();
+}
