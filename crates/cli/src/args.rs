@@ -14,7 +14,7 @@ mod examples;
 mod mounting;
 mod volumes;
 
-pub(crate) use devices::ReplaceLogArgs;
+pub(crate) use devices::{CloneIdArgs, ReplaceLogArgs};
 pub(crate) use mounting::{MountArgs, UmountArgs};
 pub(crate) use volumes::{
     AttachOptionSet, CreateOptionSet, DeviceArgs, FoundDeviceArgs, MountOptionSet, OptionArgs,
@@ -217,6 +217,14 @@ pub(crate) enum CliCommand {
     /// the other device of the volume. The options of the former file have their defaults.
     #[command(after_long_help = examples::ADOPT)]
     Adopt(AdoptArgs),
+    /// Make copied devices a volume of their own, with another id and another name.
+    ///
+    /// A copy has the id of the original, so both cannot be attached to one machine. Name all devices of the copy. The log
+    /// of a write cache must be empty: freeze or detach the original while its devices are copied. Writes the configuration
+    /// file of the copy, with default options. Changes only the superblocks of a log-structured volume or a filesystem,
+    /// and only the log of a write cache.
+    #[command(after_long_help = examples::CLONE_ID)]
+    CloneId(CloneIdArgs),
     /// Drain a volume that is not attached, then erase its log and its configuration file.
     ///
     /// The data of a log-structured volume exists nowhere else: removing the volume loses the data, and needs --force.

@@ -120,6 +120,7 @@ fn run(command: CliCommand, arguments: Vec<OsString>) -> CommandResult<u8> {
         CliCommand::Detach(args) => commands::detach::run(&args),
         CliCommand::Check(args) => return commands::check::run(args),
         CliCommand::Dump(args) => commands::dump::run(args),
+        CliCommand::CloneId(args) => commands::clone_id::run(args),
         CliCommand::Adopt(args) => commands::adopt::run(args),
         CliCommand::Remove(args) => commands::remove::run(args),
         CliCommand::Completions { shell } => commands::documents::completions(shell),

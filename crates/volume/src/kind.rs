@@ -260,6 +260,15 @@ pub trait VolumeCreation {
     ) -> LayerFuture<'a, Result<CreateReport, VolumeError>>;
 }
 
+/// Identity of a volume that is a copy of another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewIdentity {
+    /// Name of the volume.
+    pub name: VolumeName,
+    /// Id: 16 random bytes.
+    pub id: [u8; 16],
+}
+
 /// The opened devices of a volume.
 pub trait OpenedVolume {
     /// Returns the device that identifies the volume.
@@ -303,6 +312,21 @@ pub trait OpenedVolume {
     /// Those of the devices.
     fn erase_others(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    /// Gives the volume another id, and another name if its devices record a name, because its devices are copies of those
+    /// of another volume.
+    ///
+    /// # Errors
+    /// If the kind does not support this, the volume must be attached before, or a device fails.
+    fn renew_identity(&self, new: NewIdentity) -> LayerFuture<'_, Result<(), VolumeError>> {
+        drop(new);
+        let what = self.own().spec.to_string();
+        Box::pin(async move {
+            Err(VolumeError::Usage(format!(
+                "the volume on {what} has several parts and cannot get another id: attach the copy on another machine"
+            )))
+        })
     }
 
     /// Recovers the volume and attaches it.

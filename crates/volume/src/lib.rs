@@ -70,7 +70,8 @@ pub use forebay_dfs::{FileTime, Fs, FsClock};
 pub use health::{HealthFinding, HealthSeverity, ServiceFaults, VolumeHealth};
 pub use kind::{
     AcceptedFaults, AttachContext, AttachedLayer, CheckContext, CreateContext, FoundLog,
-    FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,
+    FoundVolume, NewIdentity, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity,
+    VolumeKind,
 };
 pub use kind_spec::{DeviceRole, KindSpec, PlacementChoice, ServedAs};
 pub use kinds::cache::{FailedLogFuture, FailedLogRegistry, VolumeId};

@@ -1,7 +1,8 @@
 //! The opened device of a volume on one device, for all kinds with only one.
 
 use crate::error::VolumeError;
-use crate::kind::{AttachContext, AttachedLayer, OpenedVolume};
+use crate::kind::{AttachContext, AttachedLayer, NewIdentity, OpenedVolume};
+use crate::kinds::space::renew_identity;
 use crate::layer::LayerFuture;
 use crate::open::{OpenContext, OpenDevice, open_one};
 use crate::options::OptionValues;
@@ -50,6 +51,10 @@ impl OpenedVolume for OneDeviceVolume {
 
     fn loses(&self) -> Option<String> {
         Some(format!("{} on {}", self.contents, self.data.spec))
+    }
+
+    fn renew_identity(&self, new: NewIdentity) -> LayerFuture<'_, Result<(), VolumeError>> {
+        Box::pin(renew_identity(&self.data, new.id))
     }
 
     fn attach(self: Box<Self>, context: AttachContext) -> AttachFuture {

@@ -5,8 +5,8 @@ use forebay_rt::Rt;
 
 use crate::error::VolumeError;
 use crate::kind::{
-    AttachContext, AttachedLayer, CheckContext, OpenedVolume, ProgressSink, VolumeIdentity,
-    VolumeKind,
+    AttachContext, AttachedLayer, CheckContext, NewIdentity, OpenedVolume, ProgressSink,
+    VolumeIdentity, VolumeKind,
 };
 use crate::kind_spec::KindSpec;
 use crate::open::{OpenContext, OpenDevice, open_one};
@@ -83,6 +83,14 @@ impl OpenVolume {
     /// Those of the devices.
     pub async fn erase_others(&self) -> Result<(), DeviceError> {
         self.opened.erase_others().await
+    }
+
+    /// Gives the volume, whose devices are copies, another id and name.
+    ///
+    /// # Errors
+    /// If the kind does not support this, the volume must be attached before, or a device fails.
+    pub async fn renew_identity(&self, new: NewIdentity) -> Result<(), VolumeError> {
+        self.opened.renew_identity(new).await
     }
 
     /// Recovers the volume and attaches it.

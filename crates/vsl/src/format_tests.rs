@@ -35,6 +35,7 @@ fn superblock() -> SpaceSuperblock {
         bandwidth: 0x0183_8281,
         arms: 0x0193_9291,
         auto: true,
+        alias: Some(VolumeId(*b"fedcba9876543210")),
     }
 }
 

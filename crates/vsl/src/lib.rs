@@ -95,4 +95,5 @@ pub use scrub::{DataScrub, SuperblockScrub};
 pub use space::{Space, SpaceCapacity, SpaceWorkers};
 pub use spare::SPARE_PART;
 pub use stats::SpaceStats;
+pub use superblocks::set_alias;
 pub use tune::TuneError;

@@ -144,6 +144,7 @@ pub async fn create(
         checkpoint_crc: 0,
         placement: making.placement,
         auto: making.auto,
+        alias: None,
         page_sectors: making.page_sectors,
         positioning: making
             .disk

@@ -12,12 +12,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, DeviceError};
+use forebay_device::{BufMut, Device, DeviceError};
 use forebay_segment_log::{LogError, PLACES, SuperblockFormat as _};
 use forebay_units::SegmentSeq;
 
 use crate::error::SpaceOpenError;
-use crate::format::SpaceSuperblock;
+use crate::format::{SpaceSuperblock, VolumeId};
 use crate::space::SpaceInner;
 
 /// Pause before superblocks are written again after an error: first pause, and longest pause.
@@ -60,6 +60,22 @@ impl OpenReservation {
             )),
         }
     }
+}
+
+/// Gives a copy of a volume, which is not attached, an id of its own for users. The call holds the device exclusively.
+/// Afterwards either the former or the new id is valid, whenever it is interrupted.
+///
+/// # Errors
+/// If the device holds no volume, or fails.
+pub async fn set_alias(device: &dyn Device, alias: VolumeId) -> Result<(), SpaceOpenError> {
+    let copies = forebay_segment_log::read_copies::<SpaceSuperblock>(device).await?;
+    let newest = copies.newest()?.clone();
+    let next = SpaceSuperblock {
+        generation: newest.generation + 1,
+        alias: Some(alias),
+        ..newest
+    };
+    Ok(forebay_segment_log::write_copies(device, &next).await?)
 }
 
 impl SpaceInner {

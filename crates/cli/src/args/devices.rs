@@ -1,10 +1,11 @@
-//! Arguments of commands that give a volume other devices.
+//! Arguments of commands that give a volume other devices, or devices another volume.
 
 use clap::Args;
 use forebay_units::ByteLen;
 use forebay_volume::{DeviceSpec, VolumeName};
 
 use super::completing;
+use super::volumes::FoundDeviceArgs;
 
 #[derive(Args, Debug)]
 pub(crate) struct ReplaceLogArgs {
@@ -26,4 +27,13 @@ pub(crate) struct ReplaceLogArgs {
     /// Overwrite the contents of the new log device.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CloneIdArgs {
+    #[command(flatten)]
+    pub(crate) devices: FoundDeviceArgs,
+    /// The name of the copy.
+    #[arg(long)]
+    pub(crate) name: VolumeName,
 }

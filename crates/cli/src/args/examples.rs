@@ -141,6 +141,11 @@ Examples:
   # forebay adopt --log /dev/nvme0n1p4
   # forebay adopt --data /dev/sdb1 --name thin";
 
+pub(super) const CLONE_ID: &str = "\
+Examples:
+  # forebay clone-id --data /dev/vg/snapshot --name copy
+  # forebay clone-id --log /dev/sdd --data /dev/sde --name copy";
+
 pub(super) const REMOVE: &str = "\
 Examples:
   # forebay remove archive

@@ -4,6 +4,7 @@ pub(crate) mod adopt;
 pub(crate) mod attach;
 pub(crate) mod boot;
 pub(crate) mod check;
+pub(crate) mod clone_id;
 pub(crate) mod create;
 pub(crate) mod detach;
 mod detached;

@@ -8,6 +8,7 @@ mod attach;
 mod block_devices;
 mod blocks;
 mod by_ring;
+mod clones;
 mod control;
 mod create;
 mod detaching;

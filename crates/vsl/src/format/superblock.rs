@@ -10,8 +10,11 @@ use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 /// Version of the format of volumes. Differences of earlier versions: version 1 named places by slots. In version 2,
 /// openings reserved no numbers, and entries of moved data were longer. In version 3, superblocks named no durable
-/// record. In version 4, the numbers of streams depended on the placement.
-pub const VERSION: u32 = 5;
+/// record. In version 4, the numbers of streams depended on the placement. Version 5 has no `alias`, and a volume without
+/// an alias is still written in version 5.
+pub const VERSION: u32 = 6;
+/// The oldest readable version.
+pub(crate) const OLDEST_VERSION: u32 = 5;
 const MAGIC: &[u8; 8] = b"FOREVSL\x01";
 /// Offset of segment 0, in bytes.
 pub(crate) const SEGMENTS_AT: u64 = 1 << 20;
@@ -72,9 +75,24 @@ pub struct SpaceSuperblock {
     pub arms: u32,
     /// True if the volume changes its placement when another placement is expected to cost less.
     pub auto: bool,
+    /// Id of a copy of a volume, which has an id of its own for users. The structures on the device repeat `volume`.
+    pub alias: Option<VolumeId>,
 }
 
 impl SpaceSuperblock {
+    /// Returns the id of the volume for users.
+    pub fn id(&self) -> VolumeId {
+        self.alias.unwrap_or(self.volume)
+    }
+
+    /// Returns the version of the format in which the superblock is written.
+    pub fn version(&self) -> u32 {
+        match self.alias {
+            Some(_) => VERSION,
+            None => OLDEST_VERSION,
+        }
+    }
+
     /// Returns the model of the device, for the cost of writes in place. If the device is unknown, returns a disk of
     /// 2003.
     pub fn disk(&self) -> DiskParameters {
@@ -110,7 +128,7 @@ impl SpaceSuperblock {
 
 impl forebay_segment_log::SuperblockFormat for SpaceSuperblock {
     fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut out = begin(MAGIC, VERSION, self.volume);
+        let mut out = begin(MAGIC, self.version(), self.volume);
         for n in [
             self.generation,
             self.epoch.0,
@@ -139,17 +157,20 @@ impl forebay_segment_log::SuperblockFormat for SpaceSuperblock {
         ] {
             out.extend_from_slice(&n.to_le_bytes());
         }
+        if let Some(VolumeId(alias)) = &self.alias {
+            out.extend_from_slice(alias);
+        }
         finish(out)
     }
 
     fn decode(bytes: &[u8]) -> Result<SpaceSuperblock, FormatError> {
         const WHAT: &str = "superblock";
         let (version, mut from) = open_version(bytes, MAGIC, WHAT, VERSION)?;
-        if version < VERSION {
+        if version < OLDEST_VERSION {
             return Err(FormatError::Old {
                 what: WHAT,
                 found: version,
-                oldest: VERSION,
+                oldest: OLDEST_VERSION,
             });
         }
         let decoded = (|| {
@@ -187,6 +208,10 @@ impl forebay_segment_log::SuperblockFormat for SpaceSuperblock {
                     0 => false,
                     1 => true,
                     _ => return None,
+                },
+                alias: match version {
+                    OLDEST_VERSION => None,
+                    _ => Some(from.volume()?),
                 },
             };
             superblock.is_consistent().then_some(superblock)

@@ -51,6 +51,12 @@ pub(crate) enum CacheError {
     /// Salvage does not support the log of a cache over a log-structured volume.
     #[error("{0} is the log of a cache over a log-structured volume, which cannot be salvaged yet")]
     SalvageOver(String),
+    /// The log of a copy holds data, or was abandoned.
+    #[error(
+        "the log {0} is not empty, so the copy cannot get another id: freeze the original while its devices are copied, \
+         or detach it before"
+    )]
+    NotEmpty(String),
     /// The data device that the log records is not a path.
     #[error(
         "the log {log} records its data device as {path}, which is not a path ({error}); name the data device with \
@@ -90,7 +96,7 @@ impl KindError for CacheError {
             } => ErrorCause::Device,
             CacheError::SalvageOver(_) | CacheError::NotALog { .. } => ErrorCause::NotFound,
             CacheError::Remembered { .. } => ErrorCause::General,
-            CacheError::OtherBelow { .. } => ErrorCause::Refused,
+            CacheError::OtherBelow { .. } | CacheError::NotEmpty(_) => ErrorCause::Refused,
             CacheError::Salvage { error, .. } => match error {
                 SalvageError::Device(_) => ErrorCause::Device,
                 _ => ErrorCause::Refused,

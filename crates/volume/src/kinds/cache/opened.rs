@@ -2,13 +2,18 @@
 
 use std::rc::Rc;
 
+use forebay_units::ByteLen;
+
 use super::attach::attach;
 use super::devices::CacheDevices;
 use super::error::CacheError;
-use super::offline::check_log;
+use super::log::{CacheCreateSpec, make_log};
+use super::offline::{check_log, inspect};
 use super::{over_volume, render};
 use crate::error::VolumeError;
-use crate::kind::{AttachContext, AttachedLayer, CheckContext, OpenedVolume, ProgressSink};
+use crate::kind::{
+    AttachContext, AttachedLayer, CheckContext, NewIdentity, OpenedVolume, ProgressSink,
+};
 use crate::layer::LayerFuture;
 use crate::open::OpenDevice;
 use crate::options::OptionValues;
@@ -41,6 +46,10 @@ impl OpenedVolume for CacheDevices {
                 check_log(&self.log, Some(&self.data), context.failed_logs, progress).await;
             Ok(checked?.into_report())
         })
+    }
+
+    fn renew_identity(&self, new: NewIdentity) -> LayerFuture<'_, Result<(), VolumeError>> {
+        Box::pin(renewed(self, new))
     }
 
     fn stays(&self) -> Option<String> {
@@ -86,4 +95,25 @@ impl OpenedVolume for CacheDevices {
             })
         })
     }
+}
+
+/// Makes the empty log of a copied cache again, with another id.
+async fn renewed(pair: &CacheDevices, new: NewIdentity) -> Result<(), VolumeError> {
+    let log = pair.log.spec.to_string();
+    if pair.below.is_some() {
+        return Err(VolumeError::Usage(format!(
+            "{log} is the log of a log-structured volume: drain the original, copy its data device, and give only that \
+             copy another id"
+        )));
+    }
+    let info = inspect(&pair.log).await?;
+    if !info.clean || info.abandoned {
+        return Err(CacheError::NotEmpty(log).into());
+    }
+    let spec = CacheCreateSpec {
+        name: new.name.to_string(),
+        volume: new.id,
+        segment: ByteLen(info.segment_bytes.into()),
+    };
+    make_log(&pair.log, &pair.data, spec).await.map(drop)
 }

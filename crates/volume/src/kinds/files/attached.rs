@@ -66,7 +66,7 @@ pub(super) async fn attach(
     let accept_loss = context.accept.loss;
     let opened = space::open_space(&rt, &data, options, space::comfortable(), accept_loss).await;
     let (space, workers, notes) = opened?;
-    let id = space.superblock().volume.to_string();
+    let id = space.superblock().id().to_string();
     let opened = forebay_dfs::open(space, clock).await;
     let fs = opened.map_err(|error| FilesError::NotFiles {
         data: data.spec.to_string(),

@@ -53,7 +53,7 @@ impl AttachedVolume {
         workers: SpaceWorkers,
         acknowledge: AckMode,
     ) -> AttachedVolume {
-        let id = space.superblock().volume.to_string();
+        let id = space.superblock().id().to_string();
         let linear = forebay_vsl::SpaceDevice::new(space);
         let served = Rc::new(CountingDevice::new(rt.clone(), linear, acknowledge));
         let watching = rt.spawn(watch(rt.clone(), Rc::clone(&served)));

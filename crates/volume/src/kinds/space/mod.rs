@@ -45,5 +45,5 @@ pub use spare::{ParseSpareError, SpareShare};
 pub(crate) use spec::{ROLES, SPEC};
 pub(crate) use status::status_of;
 pub use status::{SpaceMode, SpaceStatus};
-pub(crate) use superblock::{dump_space, identify, space_tree};
+pub(crate) use superblock::{dump_space, identify, renew_identity, space_tree};
 pub(crate) use tune::tune;

@@ -104,7 +104,7 @@ pub(crate) async fn find(device: &dyn Device) -> Option<FoundSpace> {
     };
     if let Some(superblock) = readable.or_else(intact) {
         return Some(FoundSpace {
-            volume: Ok(superblock.volume.to_string()),
+            volume: Ok(superblock.id().to_string()),
             is_of_files: is_of_files(superblock),
         });
     }
@@ -222,8 +222,8 @@ fn lost_records(error: &SpaceOpenError) -> Option<String> {
 fn blank(superblock: &SpaceSuperblock) -> SpaceCheck {
     SpaceCheck {
         verdict: CheckVerdict::Clean,
-        volume: superblock.volume.to_string(),
-        format_version: forebay_vsl::VERSION,
+        volume: superblock.id().to_string(),
+        format_version: superblock.version(),
         placement: superblock.placement.to_string(),
         len: superblock.space_sectors.saturating_mul(SECTOR_BYTES),
         segment_bytes: superblock.segment_bytes.into(),

@@ -1,5 +1,7 @@
 //! The identity and the structures of a space, for the kinds that have one.
 
+use forebay_vsl::VolumeId;
+
 use crate::error::VolumeError;
 use crate::kind::VolumeIdentity;
 use crate::kind_spec::KindSpec;
@@ -23,7 +25,7 @@ pub(crate) fn space_tree(kind: &'static KindSpec, on: &OpenDevice) -> LayerTree 
 pub(crate) async fn identify(own: &OpenDevice) -> Result<VolumeIdentity, VolumeError> {
     let inspected = inspect(&*own.device).await;
     let superblock = inspected.map_err(|error| SpaceVolumeError::not_a_space(&own.spec, error))?;
-    let volume = superblock.volume.to_string();
+    let volume = superblock.id().to_string();
     let name = VolumeName::from_path(own.spec.path());
     Ok(VolumeIdentity {
         name: name.map_or_else(|| volume.clone(), |name| name.to_string()),
@@ -32,6 +34,15 @@ pub(crate) async fn identify(own: &OpenDevice) -> Result<VolumeIdentity, VolumeE
         abandoned: false,
         epoch: 0,
     })
+}
+
+/// Gives a copy of a space an id of its own.
+///
+/// # Errors
+/// If the device holds no space, or fails.
+pub(crate) async fn renew_identity(own: &OpenDevice, id: [u8; 16]) -> Result<(), VolumeError> {
+    let renewed = forebay_vsl::set_alias(&*own.device, VolumeId(id)).await;
+    renewed.map_err(|error| SpaceVolumeError::not_a_space(&own.spec, error))
 }
 
 /// Passes every valid structure of the space on a device to `out`.

@@ -115,6 +115,6 @@ pub(crate) async fn make_log(
 /// Returns the volume on a device as the data of a cache. Changes nothing on the device.
 pub(super) async fn recovered(rt: &Rt, on: &OpenDevice) -> Result<OpenDevice, SpaceOpenError> {
     let space = space::in_memory(rt, &on.device).await?;
-    let id = space.superblock().volume.to_string();
+    let id = space.superblock().id().to_string();
     Ok(as_data(on, &id, Rc::new(SpaceDevice::new(space))))
 }
