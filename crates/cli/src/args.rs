@@ -194,7 +194,7 @@ pub(crate) enum CliCommand {
     ///
     /// The volume stays in use. Data of a log-structured volume, of a filesystem and in the log of a cache has checksums.
     /// The data device of a cache and the devices of a span have none, and are only read. Clients go first. `status`
-    /// shows the progress, and the result until the next scrub or detach. A detach stops the scrub. If a scrub is running
+    /// shows the progress, and the result until the next scrub. A detach stops a running scrub. If a scrub is running
     /// already, --rate changes its rate, and --wait waits for its end.
     #[command(after_help = SCRUB_HELP, after_long_help = format!("{}{SCRUB_HELP}", examples::SCRUB))]
     Scrub(ScrubArgs),

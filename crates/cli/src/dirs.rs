@@ -17,8 +17,8 @@
 //! In the directory of links, `/dev/forebay`, `NAME` is a symbolic link to the block device; see
 //! `link.rs`.
 //!
-//! The state directory, which survives a reboot, has a file for each log that failed and was abandoned; see
-//! `witness.rs`.
+//! The state directory, which survives a reboot, has a file for each log that failed and was abandoned (`witness.rs`),
+//! and the results of scrubs (`scrub_record.rs`).
 
 use std::ffi::OsString;
 use std::fs;

@@ -31,6 +31,7 @@ mod report;
 mod report_tests;
 mod run;
 mod runtime_dir;
+mod scrub_record;
 mod stable_path;
 mod target;
 mod tuned;

@@ -28,11 +28,11 @@ impl std::fmt::Display for ScrubRange {
 }
 
 described! {
-    /// The state of the newest scrub since the volume was attached.
+    /// The state of the newest scrub.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
     pub struct ScrubStatus {
         #[serde(default)]
-        Fact scrub: String = "Phase of the newest scrub: `never` since the attach, `running`, `finished`, `stopped`, or `failed` if a device returned too many errors",
+        Fact scrub: String = "Phase of the newest scrub: `never`, `running`, `finished`, `stopped`, or `failed` if a device returned too many errors",
         #[serde(default)]
         Gauge scrub_done_bytes: u64 = "Bytes that the newest scrub has read",
         #[serde(default)]
@@ -44,7 +44,7 @@ described! {
         #[serde(default)]
         Gauge scrub_eta_s: Option<f64> = "Expected time until the end of the running scrub, in seconds",
         #[serde(default)]
-        Gauge scrub_finished_timestamp_s: Option<f64> = "Time when the newest complete scrub since the attach ended, in seconds since 1970",
+        Gauge scrub_finished_timestamp_s: Option<f64> = "Time when the newest complete scrub ended, in seconds since 1970",
         #[serde(default)]
         Gauge scrub_damaged_ranges: u64 = "Ranges that the newest scrub found damaged",
         #[serde(default)]

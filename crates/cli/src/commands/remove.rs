@@ -15,6 +15,7 @@ use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
 use crate::report::left;
 use crate::run::on_ring;
+use crate::scrub_record::ScrubRecord;
 use crate::target::VolumeTarget;
 use crate::waiting;
 use crate::witness::FailedLogDir;
@@ -79,6 +80,7 @@ async fn remove(rt: Rt, ring: Rc<IoRing>, args: RemoveArgs) -> CommandResult {
     erase(&own).await?;
     lock.settle();
     witness.forget(&info.volume).await;
+    ScrubRecord::of(&rt, &dirs, &info.volume).remove().await;
     // After a kill, nothing else removes them, and `list` would show the volume as dead.
     dirs.remove_sockets(&target.name);
     if target.is_described(&dirs) {

@@ -102,7 +102,7 @@ fn print(args: &ScrubArgs, status: &ScrubStatus) -> CommandResult {
     }
     let name = &args.name;
     if args.stop && !status.has_begun() {
-        result_line!("{name} was not scrubbed since it was attached");
+        result_line!("{name} was not scrubbed");
         return Ok(());
     }
     for (key, line) in lines(status) {

@@ -26,11 +26,13 @@ use super::intruders;
 use super::mount::MountFront;
 use super::notify::notify;
 use super::place::LayerPlaces;
+use super::scrub::ScrubSlot;
 use super::status_socket::{self, ControlAccess};
 use super::{Daemon, FrontEndContext, NbdService, control, memory};
 use crate::args::AcceptArgs;
 use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
+use crate::scrub_record::ScrubRecord;
 use crate::target::VolumeTarget;
 use crate::witness::FailedLogDir;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
@@ -248,6 +250,7 @@ async fn serve(
     notes.extend(front.note());
     let device = BlockDeviceSlot::new(front.held(), dirs, &target.name);
     notes.extend(device.what_is_wrong());
+    let record = ScrubRecord::of(rt, dirs, &volume.id());
     let nbd = blocks.zip(sockets.nbd_uri);
     let nbd = nbd.map(|((_, server), uri)| NbdService { server, uri });
     let daemon = Rc::new(Daemon {
@@ -256,7 +259,7 @@ async fn serve(
         dirs: dirs.clone(),
         started: rt.now(),
         freeze: ServedFreeze::new(freeze),
-        scrub: super::scrub::ScrubSlot::default(),
+        scrub: ScrubSlot::new(record).await,
         changing: Rc::default(),
         devices: DeviceSlot::new(target.tree.clone()),
         target,

@@ -92,7 +92,7 @@ pub(super) async fn stop(daemon: &Daemon, signals: &SignalReader) -> CommandResu
     notify(&[NotifyState::Stopping]);
     daemon.stopping.set(true);
     thaw(daemon);
-    daemon.scrub.abandon();
+    daemon.scrub.end().await;
     daemon.changed.notify_all();
     let again = signals.next();
     if let Either::Left((closed, _)) = select(pin!(patiently(daemon)), pin!(again)).await {
@@ -162,7 +162,7 @@ fn waiting(what: &str) {
 /// space or for a device. Their clients receive an error instead of a broken connection.
 pub(super) async fn end_service(daemon: &Daemon) -> CommandResult<u64> {
     thaw(daemon);
-    daemon.scrub.abandon();
+    daemon.scrub.end().await;
     let rt = &daemon.rt;
     let mut shutdown = pin!(async {
         if let Some(nbd) = &daemon.nbd {

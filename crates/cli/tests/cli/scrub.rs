@@ -79,8 +79,33 @@ fn a_scrub_of_a_healthy_volume_reads_everything_and_its_result_stays_in_the_stat
     world
         .refused(&["scrub", "v"])
         .with(3, &["not attached", "forebay attach v"]);
+    // The result stays with the volume, and goes with it.
     world.attach();
-    assert_eq!(phase(&world), "never");
+    let again = json(&world, &["status", "v", "--json"]);
+    assert_eq!(again["scrub"], "finished");
+    assert_eq!(
+        again["scrub_finished_timestamp_s"],
+        status["scrub_finished_timestamp_s"]
+    );
+    world.detach();
+    let records = || std::fs::read_dir(world.path("state")).map_or(0, Iterator::count);
+    assert_eq!(records(), 1);
+    world.ok(&["remove", "v", "--force"]);
+    assert_eq!(records(), 0);
+}
+
+#[test]
+fn damage_that_a_scrub_found_is_known_after_the_next_attach() {
+    let world = world(8);
+    damage(&world, "data.img");
+    let output = world.run(&["scrub", "v", "--wait"]);
+    assert_eq!(output.status.code(), Some(2), "{:?}", texts(&output));
+    world.detach();
+    world.attach();
+    assert_eq!(
+        json(&world, &["status", "v", "--json"])["health"],
+        "damaged"
+    );
     world.detach();
 }
 
