@@ -25,6 +25,8 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_control::process_state;
@@ -245,8 +247,17 @@ impl ProgramDirs {
     }
 
     /// Names another log in the configuration file of a volume, and keeps the rest of the file. The change is durable on
-    /// return.
-    pub(crate) fn change_log(&self, name: &VolumeName, log: &DeviceSpec) -> CommandResult {
+    /// return. A change that hung, and that a later change of this process follows, does nothing.
+    pub(crate) fn change_log(
+        &self,
+        change: ConfigChange,
+        name: &VolumeName,
+        log: &DeviceSpec,
+    ) -> CommandResult {
+        let _turn = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+        if change.0 != NEWEST_CHANGE.load(Ordering::SeqCst) {
+            return Err(CommandFailure::general("a later change took its place"));
+        }
         let file = self.description_file(name);
         // The administrator may keep the file in another place, behind a symbolic link.
         let file = file.canonicalize().unwrap_or(file);
@@ -291,6 +302,23 @@ pub(crate) fn mount_point(what: &Path) -> PathBuf {
             }
         }
         _ => whole,
+    }
+}
+
+/// Number of the newest change of a configuration file that began in this process.
+static NEWEST_CHANGE: AtomicU64 = AtomicU64::new(0);
+/// Held during a change.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// The turn of a change of a configuration file. A thread may make the change, and may hang until long after its caller
+/// has given up. Then the change must not undo a later one.
+#[derive(Clone, Copy)]
+pub(crate) struct ConfigChange(u64);
+
+impl ConfigChange {
+    /// Begins a change. Earlier changes that are not done yet do nothing.
+    pub(crate) fn begin() -> ConfigChange {
+        ConfigChange(NEWEST_CHANGE.fetch_add(1, Ordering::SeqCst) + 1)
     }
 }
 
@@ -397,4 +425,31 @@ fn names_in(dir: &Path, ending: &str) -> Vec<VolumeName> {
         .collect();
     names.sort();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_hung_does_not_undo_a_later_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirs = ProgramDirs {
+            config: dir.path().into(),
+            runtime: dir.path().into(),
+            shared_status: dir.path().into(),
+            links: dir.path().into(),
+            state: None,
+        };
+        let name: VolumeName = "v".parse().unwrap();
+        let file = dirs.description_file(&name);
+        let text = "name = \"v\"\nlog = \"/dev/a\"\ndata = \"/dev/d\"\n";
+        fs::write(&file, text).unwrap();
+        let [b, c] = ["/dev/b", "/dev/c"].map(DeviceSpec::whole);
+        let (hung, later) = (ConfigChange::begin(), ConfigChange::begin());
+        dirs.change_log(later, &name, &c).unwrap();
+        assert!(dirs.change_log(hung, &name, &b).is_err());
+        let changed = fs::read_to_string(&file).unwrap();
+        assert_eq!(changed, text.replace("/dev/a", "/dev/c"));
+    }
 }

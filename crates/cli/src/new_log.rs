@@ -10,7 +10,7 @@ use forebay_rt::Rt;
 use forebay_units::ByteLen;
 use forebay_volume::{DeviceSpec, Layer, LayerTree, LogRecording, NewLog, OpenContext};
 
-use crate::dirs::ProgramDirs;
+use crate::dirs::{ConfigChange, ProgramDirs};
 use crate::log_file;
 use crate::stable_path::stable;
 use crate::target::VolumeTarget;
@@ -55,7 +55,8 @@ pub(crate) async fn replace_log(
     let LogOwner { rt, ring, dirs, .. } = owner;
     let (name, tree) = (&owner.target.name, &owner.target.tree);
     let is_described = owner.target.is_described(dirs);
-    let options = DeviceOpenOptions::existing().outlasting_readers();
+    // Waiting for readers would stop the service.
+    let options = DeviceOpenOptions::existing();
     let context = OpenContext { rt, ring, options };
     let new = NewLog::open(&wanted.log, tree, wanted.segment, context)?;
     let records = dirs.state().ok().map(|state| FailedLogDir::new(rt, state));
@@ -106,8 +107,8 @@ fn recording(owner: LogOwner<'_>, is_described: bool, log: &DeviceSpec) -> LogRe
         if !is_described {
             return Ok(());
         }
-        let file = dirs.description_file(&name);
-        let change = Box::pin(isolated(move || dirs.change_log(&name, &log)));
+        let (file, turn) = (dirs.description_file(&name), ConfigChange::begin());
+        let change = Box::pin(isolated(move || dirs.change_log(turn, &name, &log)));
         match rt.timeout(PATIENCE, change).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(failure))) => Err(failure.text),

@@ -4,15 +4,17 @@ use std::fs;
 use std::rc::Rc;
 
 use forebay_control::{ConnectError, ControlRequest, LogReplacedReply, NewLogRequest};
-use forebay_linux::IoRing;
+use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
-use forebay_volume::{BOOT, BootAttach, DeviceSpec, Layer, NewLog, VolumeName};
+use forebay_volume::{
+    BOOT, BootAttach, DeviceSpec, Layer, NewLog, OpenContext, VolumeName, open_one,
+};
 
 use super::detached::on_volume;
 use super::drain::drained;
 use crate::args::{ReplaceLogArgs, TargetArgs};
 use crate::client::{self, DaemonClient};
-use crate::dirs::ProgramDirs;
+use crate::dirs::{ConfigChange, ProgramDirs};
 use crate::dirty_logs::dirty_logs_over;
 use crate::log_file;
 use crate::new_log::{LogOwner, LogRequest, replace_log};
@@ -59,7 +61,7 @@ fn follow(dirs: &ProgramDirs, name: &VolumeName, log: &str) -> CommandResult {
     };
     let log: DeviceSpec = log.parse().map_err(CommandFailure::general)?;
     if described.tree.log() != Some(&log) {
-        dirs.change_log(name, &log)?;
+        dirs.change_log(ConfigChange::begin(), name, &log)?;
     }
     if described.service.get(&BOOT) == Some(BootAttach::On) {
         eprintln!(
@@ -78,6 +80,7 @@ fn prepare(
     client: Option<&mut DaemonClient>,
 ) -> CommandResult {
     check_others(args, log, dirs)?;
+    outlast_readers(log)?;
     let Some(client) = client else { return Ok(()) };
     let drain = ControlRequest::Drain { timeout_ms: None };
     drained(client, &drain, format!("draining {}", args.name)).map(drop)
@@ -97,6 +100,22 @@ fn check_others(args: &ReplaceLogArgs, log: &DeviceSpec, dirs: &ProgramDirs) -> 
         eprintln!("forebay: {why}: continuing without it (--force)");
     }
     Ok(())
+}
+
+/// Waits for programs that only read the new log, by opening and closing it. A daemon must not wait for them.
+fn outlast_readers(log: &DeviceSpec) -> CommandResult {
+    let log = log.clone();
+    on_ring(|rt, ring| async move {
+        let options = DeviceOpenOptions::existing().outlasting_readers();
+        let context = OpenContext {
+            rt: &rt,
+            ring: &ring,
+            options,
+        };
+        // The daemon, which also knows the devices of the volume, reports errors.
+        let _ = open_one(context, &log);
+        Ok(())
+    })
 }
 
 /// Sends the request to the daemon that serves it.
