@@ -1,13 +1,19 @@
 //! Replacing the log of a volume while it is served.
 
+use std::time::Duration;
+
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_control::{LogReplacedReply, NewLogRequest};
+use forebay_linux::{UnderlyingDisks, isolated};
 use forebay_units::ByteLen;
 use forebay_volume::DeviceSpec;
 
 use super::Daemon;
 use crate::new_log::{self, LogOwner, LogRequest};
 use crate::target::VolumeTarget;
+
+/// Time limit for finding out where a device is.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Replaces the log of the volume.
 pub(super) async fn replace_log(
@@ -28,6 +34,7 @@ pub(super) async fn replace_log(
             "cannot replace the log of {name}: a freeze is being prepared; try again when the volume is thawed"
         )));
     }
+    refuse_own(daemon, &wanted.log).await?;
     let target = VolumeTarget {
         tree: daemon.devices.now().tree.clone(),
         ..daemon.target.clone()
@@ -58,5 +65,26 @@ fn absolute(path: &str) -> CommandResult<DeviceSpec> {
         Err(CommandFailure::usage(format!(
             "{spec} is not an absolute path; write it from the root"
         )))
+    }
+}
+
+/// Refuses a device, or a file, that is on the served volume itself. A thread looks: the volume may have to serve it.
+async fn refuse_own(daemon: &Daemon, log: &DeviceSpec) -> CommandResult {
+    let Some(device) = daemon.block_device.kernel_name() else {
+        return Ok(());
+    };
+    let path = log.path().to_owned();
+    let look = isolated(move || {
+        let (log, own) = (UnderlyingDisks::below(path), UnderlyingDisks::below(device));
+        log.common(&own).is_some()
+    });
+    let name = &daemon.target.name;
+    match daemon.rt.timeout(PATIENCE, Box::pin(look)).await {
+        Ok(Ok(false)) => Ok(()),
+        Ok(Ok(true)) => Err(CommandFailure::refused(format!(
+            "{log} is on the volume {name} itself; give a device that is not on the volume"
+        ))),
+        Ok(Err(error)) => Err(CommandFailure::io(format!("cannot examine {log}: {error}"))),
+        Err(_) => Err(CommandFailure::io(format!("{log} does not answer"))),
     }
 }

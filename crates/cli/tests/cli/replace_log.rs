@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::control::answer;
+use crate::system::{TestMount, can_serve_loop, installed, tool};
 use crate::world::{CliSandbox, MIB};
 use crate::writer::{RunningWriter, content};
 
@@ -169,5 +170,51 @@ fn a_cache_over_a_log_structured_volume_gets_another_log() {
     world.attach();
     assert_eq!(world.client().read(MIB, 4096).unwrap(), [1; 4096]);
     assert_eq!(world.client().read(2 * MIB, 4096).unwrap(), [2; 4096]);
+    world.detach();
+}
+
+#[test]
+fn a_log_on_the_volume_itself_is_refused_and_a_mounted_volume_gets_another() {
+    let test = "a_log_on_the_volume_itself_is_refused_and_a_mounted_volume_gets_another";
+    if !can_serve_loop(test) || !installed(test, &["mkfs.ext4"]) {
+        return;
+    }
+    let world = CliSandbox::with_volume();
+    let device = world.attach_loop();
+    tool("mkfs.ext4", &["-q", &device]).expect("a filesystem");
+    fs::create_dir(world.path("mnt")).unwrap();
+    let mount = TestMount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let inside = [
+        "replace-log",
+        "v",
+        "--log",
+        "mnt/log.img",
+        "--log-size",
+        "35MiB",
+    ];
+    world
+        .refused(&inside)
+        .with(4, &["is on the volume v itself"]);
+    world.image("log2.img", 40 * MIB);
+    fs::write(world.path("mnt/before"), "before").unwrap();
+    world.ok(&["replace-log", "v", "--log", "log2.img"]);
+    fs::write(world.path("mnt/after"), "after").unwrap();
+    drop(mount);
+    let own = world.refused(&["replace-log", "v", "--log", &device]);
+    own.with(4, &["is on the volume v itself"]);
+    world.detach();
+    world.attach_loop();
+    let device = fs::canonicalize(world.path("dev/v")).unwrap();
+    let device = device.display().to_string();
+    let mount = TestMount::new(&device, &world.path("mnt"), "ro").expect("it mounts");
+    assert_eq!(
+        fs::read_to_string(world.path("mnt/before")).unwrap(),
+        "before"
+    );
+    assert_eq!(
+        fs::read_to_string(world.path("mnt/after")).unwrap(),
+        "after"
+    );
+    drop(mount);
     world.detach();
 }
