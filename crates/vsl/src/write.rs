@@ -174,8 +174,6 @@ impl SpaceInner {
             let Some(wait) = self.pace(sectors) else {
                 return Ok(Some(grant));
             };
-            // A cleaner that fails gains nothing, so the pace becomes ever slower.
-            self.abandon_on_fault(since)?;
             // The wait time changes with the cleaner's progress.
             let _ = self.rt.timeout(wait, progress).await;
         }

@@ -157,39 +157,3 @@ fn many_writers_on_a_full_volume_continue_after_minutes_of_failed_reads() {
         crowded(kind);
     }
 }
-
-/// Found by reading the code: a large write that was granted its space, and whose pace demanded a wait, did not look at
-/// its patience. While the cleaner failed, this wait became ever longer.
-#[test]
-fn a_large_write_waits_no_longer_than_its_patience_while_the_cleaner_fails() {
-    let shape = TestbedShape {
-        segments: SEGMENTS,
-        segment: SEGMENT,
-        kind: PlacementKind::Lfs,
-    };
-    on_a_volume(shape, async move |world| {
-        let volume = world.open(SpaceSettings::default()).await;
-        let mut model = filled(&volume).await;
-        let rng = Rng::new(1);
-        for _ in 0..model.len() {
-            model
-                .write(&volume, rng.below(model.len()), Durability::Flush)
-                .await;
-        }
-        let large = volume.space.write_max();
-        world.device.reads_fail.set(true);
-        let (until, mut refused) = (world.rt.now().plus(FAULT), 0);
-        while world.rt.now() < until {
-            let batch = Batch::of_write(Sector(0), content(0, 2, large));
-            let began = world.rt.now();
-            let applied = volume.space.apply(&batch, Durability::Flush).await;
-            let waited = world.rt.now().since(began);
-            assert!(
-                waited < SpaceSettings::default().patience + LATE,
-                "{waited:?}"
-            );
-            refused += u64::from(applied.is_err());
-        }
-        assert!(refused > 0, "the volume is full");
-    });
-}
