@@ -6,6 +6,7 @@ use forebay_units::{BlockNumber, Epoch, RecordSeq, Sector, SegmentSeq};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::superblock::OLDEST_VERSION;
 use super::*;
 use crate::segment::{SegmentEntry, SegmentPhase};
 use forebay_extent_map::{DetachedRef, LogPlace, RootRef};
@@ -150,7 +151,7 @@ fn superblock_fields_have_the_documented_offsets() {
     let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
     let numbers = names.iter().copied();
     let numbers: Vec<&str> = numbers
-        .filter(|name| !matches!(*name, "magic" | "volume"))
+        .filter(|name| !matches!(*name, "magic" | "volume" | "alias"))
         .collect();
     assert_eq!(numbers, known);
     for (at, size, name) in &fields {
@@ -158,10 +159,24 @@ fn superblock_fields_have_the_documented_offsets() {
         match values.iter().find(|(known, _)| known == name) {
             Some((_, value)) => assert_eq!(found, &value.to_le_bytes()[..*size as usize], "{name}"),
             None if name == "magic" => assert_eq!(found, b"FOREVSL\x01"),
+            None if name == "alias" => assert_eq!(found, superblock.id().0),
             None => assert_eq!(found, superblock.volume.0, "{name}"),
         }
     }
     assert_eq!(SpaceSuperblock::decode(&bytes), Ok(superblock));
+}
+
+#[test]
+fn a_superblock_without_an_alias_is_that_of_the_former_version() {
+    let original = SpaceSuperblock {
+        alias: None,
+        ..superblock()
+    };
+    let bytes = original.encode();
+    assert_eq!(bytes[8..12], OLDEST_VERSION.to_le_bytes());
+    assert!(bytes[148..].iter().all(|byte| *byte == 0), "as before");
+    assert_eq!(original.id(), original.volume);
+    assert_eq!(SpaceSuperblock::decode(&bytes), Ok(original));
 }
 
 #[test]
@@ -492,6 +507,7 @@ fn documented_constants_equal_those_of_the_code() {
     };
     let here = [
         ("VERSION", VERSION.to_string()),
+        ("OLDEST_VERSION", OLDEST_VERSION.to_string()),
         ("SEGMENTS_AT", SEGMENTS_AT.to_string()),
         ("SEGMENTS_MIN", SEGMENTS_MIN.to_string()),
         ("SEGMENTS_MAX", SEGMENTS_MAX.to_string()),
