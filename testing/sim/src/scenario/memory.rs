@@ -7,7 +7,6 @@ use crate::disk::{DiskFork, DiskImage};
 use crate::machine::DiskContents;
 use crate::role::PerDisk;
 use crate::system::{AttachPurpose, TestedSystem};
-use crate::violation::Violation;
 
 /// Maximum number of cached recoveries.
 const REMEMBERED: usize = 8;
@@ -35,8 +34,8 @@ impl ReadContent {
 /// A recovery on healthy disks: the content of the volume, and the disks at each request that changed them.
 pub(super) struct RecordedRecovery<S: TestedSystem> {
     pub(super) read: Result<Rc<ReadContent>, S::Refusal>,
-    /// The verdict on the report, if the disks were copied while the volume was frozen.
-    pub(super) as_copy: Result<(), Violation>,
+    /// The report of the attach, unless it was refused.
+    pub(super) report: Option<S::Report>,
     pub(super) forks: Vec<PerDisk<S::Role, DiskFork>>,
 }
 
