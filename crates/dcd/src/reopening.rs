@@ -10,6 +10,10 @@ use crate::engine::DcdEngine;
 pub(crate) async fn reopener(engine: Rc<DcdEngine>) {
     while !engine.is_closing() {
         let count = engine.clean_mark.until_unwanted().await;
+        // A close writes the last mark. Nothing is appended after it.
+        if engine.is_closing() {
+            return;
+        }
         // A write of the mark that is still in progress precedes this write. If the write fails, the log has failed,
         // and writers continue without it. A copy that still contains the mark is right: the log has no records.
         if engine.log.failure().is_none() {

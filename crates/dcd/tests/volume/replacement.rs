@@ -119,7 +119,7 @@ fn another_log_takes_over_and_the_former_log_is_refused() {
     assert!(holds(&seen, 1, 0, 32 * LINE) && holds(&seen, 2, 32 * LINE, 64 * LINE));
 }
 
-/// What clients know of a volume.
+/// Writes and flushes of a client, and the log that the configuration names.
 #[derive(Default)]
 struct ClientView {
     /// Ids of all writes to each block, in order.
