@@ -26,6 +26,7 @@ mod lock;
 mod log_file;
 mod logging;
 mod new_log;
+mod new_volume;
 mod report;
 #[cfg(test)]
 mod report_tests;

@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use forebay_linux::IoRing;
 use forebay_rt::Rt;
-use forebay_volume::{ConfigFile, OptionValues, ServedAs};
+use forebay_volume::{ConfigFile, OptionValues};
 
 use crate::args::{AdoptArgs, TargetArgs};
 use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
+use crate::new_volume::{next_step, refuse_taken};
 use crate::run::on_ring;
 use crate::stable_path::stable;
 use crate::target::VolumeTarget;
@@ -39,17 +40,8 @@ async fn adopt(args: AdoptArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult {
         }
     }
     let _lock = NameLock::take(&dirs, &name)?;
-    let file = dirs.description_file(&name);
-    if file.exists() {
-        return Err(CommandFailure::refused(format!(
-            "a volume {name} exists already ({}); choose another --name",
-            file.display()
-        )));
-    }
-    let verb = match found.tree.kind().served_as {
-        ServedAs::Files => format!("mount it with: forebay mount {name} DIR"),
-        ServedAs::BlockDevice => format!("attach it with: forebay attach {name}"),
-    };
+    refuse_taken(&dirs, &name, "")?;
+    let next = next_step(found.tree.kind().served_as, &name);
     let description = ConfigFile {
         name: name.clone(),
         volume: found.volume.clone(),
@@ -59,7 +51,7 @@ async fn adopt(args: AdoptArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult {
     };
     let file = dirs.new_description(&name)?.write(&description)?;
     result_line!(
-        "wrote the configuration file {} of volume {name}, with default options\n{verb}",
+        "wrote the configuration file {} of volume {name}, with default options\n{next}",
         file.display()
     );
     Ok(())

@@ -5,12 +5,13 @@ use std::rc::Rc;
 use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
-    ConfigFile, LayerTree, NewIdentity, OpenContext, OptionValues, ServedAs, SuperblockDevice, open,
+    ConfigFile, LayerTree, NewIdentity, OpenContext, OptionValues, SuperblockDevice, open,
 };
 
 use crate::args::{CloneIdArgs, TargetArgs};
 use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
+use crate::new_volume::{next_step, refuse_taken};
 use crate::run::on_ring;
 use crate::stable_path::stable;
 use crate::target::VolumeTarget;
@@ -39,13 +40,7 @@ async fn clone_id(args: CloneIdArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult 
     }
     refuse_devices_in_use(&found.tree, &dirs)?;
     let _lock = NameLock::take(&dirs, &name)?;
-    let file = dirs.description_file(&name);
-    if file.exists() {
-        return Err(CommandFailure::refused(format!(
-            "a volume {name} exists already ({}); choose another --name",
-            file.display()
-        )));
-    }
+    refuse_taken(&dirs, &name, "")?;
     let description = dirs.new_description(&name)?;
     let mut id = [0; 16];
     getrandom::fill(&mut id)
@@ -64,10 +59,7 @@ async fn clone_id(args: CloneIdArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult 
     opened.renew_identity(identity).await?;
     let own: SuperblockDevice = opened.own();
     let volume = own.inspect().await?.volume;
-    let verb = match found.tree.kind().served_as {
-        ServedAs::Files => format!("mount it with: forebay mount {name} DIR"),
-        ServedAs::BlockDevice => format!("attach it with: forebay attach {name}"),
-    };
+    let next = next_step(found.tree.kind().served_as, &name);
     let file = description.write(&ConfigFile {
         name: name.clone(),
         volume: Some(volume.clone()),
@@ -77,7 +69,7 @@ async fn clone_id(args: CloneIdArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult 
     })?;
     let before = found.volume.unwrap_or_default();
     result_line!(
-        "the copy is the volume {name} now, with the id {volume} instead of {before}; configuration file {}\n{verb}",
+        "the copy is the volume {name} now, with the id {volume} instead of {before}; configuration file {}\n{next}",
         file.display()
     );
     Ok(())

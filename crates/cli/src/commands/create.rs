@@ -7,7 +7,7 @@ use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
     ConfigFile, CreateContext, CreateSpec, DeviceSpec, FILESYSTEM, KindSpec, OpenContext,
-    OpenDevice, OpenedForCreate, OptionValues, ServedAs, VolumeName,
+    OpenDevice, OpenedForCreate, OptionValues, VolumeName,
 };
 
 use crate::args::{CreateArgs, warn};
@@ -16,6 +16,7 @@ use crate::dirs::{NewConfigFile, ProgramDirs};
 use crate::dirty_logs::dirty_logs_over;
 use crate::lock::NameLock;
 use crate::log_file;
+use crate::new_volume::{next_step, refuse_taken};
 use crate::run::on_ring;
 use crate::stable_path::stable;
 use crate::witness::FailedLogDir;
@@ -27,13 +28,11 @@ pub(crate) fn run(args: CreateArgs) -> CommandResult {
     let dirs = ProgramDirs::new()?;
     let name = name_of(&args)?;
     let lock = NameLock::take(&dirs, &name)?;
-    let file = dirs.description_file(&name);
-    if file.exists() && !args.force {
-        return Err(CommandFailure::refused(format!(
-            "a volume {name} exists already ({}); choose another --name, remove it with `forebay remove {name}`, or \
-             replace its configuration file with --force",
-            file.display()
-        )));
+    if !args.force {
+        let remedies = format!(
+            ", remove it with `forebay remove {name}`, or replace its configuration file with --force"
+        );
+        refuse_taken(&dirs, &name, &remedies)?;
     }
     wanted(&args).check()?;
     warn(&args.options.warnings);
@@ -142,10 +141,7 @@ async fn create(
         "created volume {name}: {}; configuration file {}\n{}",
         made.summary,
         file.display(),
-        match kind.served_as {
-            ServedAs::Files => format!("mount it with: forebay mount {name} DIR"),
-            ServedAs::BlockDevice => format!("attach it with: forebay attach {name}"),
-        }
+        next_step(kind.served_as, &name)
     ))
 }
 
