@@ -85,7 +85,7 @@ pub enum DcdAttachError {
     /// The log failed and was abandoned.
     #[error(
         "this log failed in use and was abandoned{}; the data device alone is the volume. Make a new \
-         log with `forebay create --force`",
+         log with `forebay replace-log`, or without a configuration file with `forebay create --force`",
         if *.lost == ByteLen(0) { String::new() } else { format!(", and {} of data were lost with it", .lost) }
     )]
     Abandoned {
@@ -95,7 +95,8 @@ pub enum DcdAttachError {
     /// The log failed in use, and could not be marked as abandoned.
     #[error(
         "this log failed in use and was abandoned, but the log itself could not be marked, so it holds old data; \
-         the data device alone is the volume. Make a new log with `forebay create --force`"
+         the data device alone is the volume. Make a new log with `forebay replace-log`, or without a configuration \
+         file with `forebay create --force`"
     )]
     GivenUp,
     /// The failed-log record cannot be read.

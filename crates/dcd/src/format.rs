@@ -27,6 +27,13 @@ pub struct DataIdentity {
     pub names: Vec<String>,
 }
 
+impl DataIdentity {
+    /// Returns true if a name of `other` is also a name of this device.
+    pub fn shares_name(&self, other: &DataIdentity) -> bool {
+        self.names.iter().any(|name| other.names.contains(name))
+    }
+}
+
 /// The payload of the superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SuperblockPayload {

@@ -24,7 +24,8 @@
 //! Then the handling of device failures: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
 //! long after a failure. `volume.rs` is the public interface. (`marks.rs` carries out zeroes and discards on the data
 //! device, `resize.rs` lengthens the volume with its data device, `still.rs` with `reopening.rs` holds both devices
-//! still for a copy, `replacement.rs` with `succession.rs` replaces the log, `scrub.rs` verifies the log.)
+//! still for a copy, `replacement.rs` with `succession.rs` replaces the log, `former.rs` replaces one that is out of
+//! use while the volume is not attached, `scrub.rs` verifies the log.)
 //!
 //! Terms: a *line* in the code is a block of 4 KiB of the volume. A *piece* is a fragment: the sectors of one block
 //! that one write put into the log. *Home* is a sector's address on the data device. A *mark* is a range without data:
@@ -38,6 +39,7 @@ mod engine;
 mod error;
 mod fingerprint;
 mod format;
+mod former;
 mod home;
 mod inspect;
 mod map;
@@ -73,6 +75,7 @@ pub use error::{DcdAttachError, DcdCreateError};
 pub use fingerprint::{BLOCKS as FINGERPRINT_BLOCKS, Fingerprint};
 pub use forebay_ring_log::{OffsetPolicy, VolumeId};
 pub use format::{DataIdentity, SuperblockPayload};
+pub use former::{FormerLog, SuccessorError};
 pub use inspect::{
     DcdCheckReport, InspectError, LogDumpEntry, LogDumpItem, check, check_witnessed, dump, erase,
     inspect,

@@ -60,7 +60,7 @@ pub(crate) async fn judge(
     let mut notes = Vec::new();
     let known = &payload.data.names;
     let mismatch = payload.fingerprint.mismatch(data, want).await?;
-    if !known.is_empty() && !identity.names.iter().any(|name| known.contains(name)) {
+    if !known.is_empty() && !identity.shares_name(&payload.data) {
         // An equal length was evidence. Without it and without a matching name, equal ends do not suffice, since two
         // blank devices have equal ends. With an empty log they suffice, since attaching writes nothing to the device.
         let is_other = have > want && (!clean || mismatch.is_some());

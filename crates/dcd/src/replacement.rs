@@ -22,7 +22,7 @@ use forebay_units::{ByteLen, SECTOR_BYTES};
 use crate::engine::DcdEngine;
 use crate::error::DcdAttachError;
 use crate::fingerprint::Fingerprint;
-use crate::format::SuperblockPayload;
+use crate::former::emptied;
 use crate::options::AttachOptions;
 use crate::recover::attach_engine;
 use crate::volume::{DcdVolume, DrainError};
@@ -192,13 +192,8 @@ impl DcdEngine {
     async fn format_successor(&self, new: &LogReplacement) -> Result<(), ReplacementError> {
         let ring = RingGeometry::for_device(&new.log.geometry(), new.segment)?;
         let before = self.payload.borrow().clone();
-        let fingerprint = Fingerprint::take(&*new.data, before.data.len).await;
-        let payload = SuperblockPayload {
-            fingerprint: fingerprint.map_err(ReplacementError::Format)?,
-            lost_sectors: 0,
-            lost: Vec::new(),
-            ..before
-        };
+        let payload = emptied(&before, &*new.data, before.data.clone()).await;
+        let payload = payload.map_err(ReplacementError::Format)?;
         let epoch = self.log.superblock().epoch.next();
         let volume = self.log.volume();
         let formatted =

@@ -46,8 +46,8 @@ pub enum DrainError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the log device accepts no writes, so the log could not be marked as abandoned: if the device works again, its \
-     old data would be treated as the newest; do not attach this log, make a new log with `forebay create \
-     --force`, or erase or replace the device"
+     old data would be treated as the newest; do not attach this log, make a new log with `forebay replace-log`, or \
+     erase or replace the device"
 )]
 pub struct StaleLog;
 

@@ -74,7 +74,7 @@ pub use kind::{
     VolumeKind,
 };
 pub use kind_spec::{DeviceRole, KindSpec, PlacementChoice, ServedAs};
-pub use kinds::cache::{FailedLogFuture, FailedLogRegistry, VolumeId};
+pub use kinds::cache::{FailedLogFuture, FailedLogRegistry, FormerLog, VolumeId};
 pub use kinds::files::FilesFacts;
 pub use kinds::space::{ParseSpareError, SpaceMode, SpaceStatus, SpareShare};
 pub use layer::{

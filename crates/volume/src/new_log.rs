@@ -1,4 +1,4 @@
-//! A device that becomes the log of an attached volume.
+//! A device that becomes the log of a volume.
 
 use forebay_units::ByteLen;
 

@@ -1,6 +1,6 @@
-//! Opens a device that becomes the log of an attached volume, and checks its content.
+//! Opens a device that becomes the log of a volume, and checks its content.
 
-use forebay_dcd::FailedLogRegistry;
+use forebay_dcd::{FailedLogRegistry, FormerLog};
 use forebay_ring_log::RingGeometry;
 use forebay_units::ByteLen;
 
@@ -8,7 +8,7 @@ use crate::content::DeviceContent;
 use crate::create::content_of;
 use crate::create_spec::unfit;
 use crate::error::VolumeError;
-use crate::kinds::cache::LOG_SEGMENT;
+use crate::kinds::cache::{LOG_SEGMENT, make_successor};
 use crate::new_log::NewLog;
 use crate::open::{OpenContext, SharedStorage, open_one, shared_storage};
 use crate::spec::DeviceSpec;
@@ -61,6 +61,21 @@ impl NewLog {
             segment,
             shared,
         })
+    }
+
+    /// Makes this the log of the volume that `tree` describes, whose own log is `former`. Returns notes on the data
+    /// device for the administrator. The caller must hold the volume, and then name the new log in its configuration.
+    ///
+    /// # Errors
+    /// If the data device cannot be opened or is not that of the former log, data was lost with that log, or a device
+    /// fails.
+    pub async fn follow(
+        &self,
+        former: &FormerLog,
+        tree: &LayerTree,
+        context: OpenContext<'_>,
+    ) -> Result<Vec<String>, VolumeError> {
+        make_successor(self, former, tree, context).await
     }
 
     /// Returns the reason not to overwrite the content of the device, and the content; `None` if nothing is recognised.

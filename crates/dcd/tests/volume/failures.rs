@@ -294,7 +294,7 @@ fn a_failed_log_that_could_not_be_marked_is_reported_with_a_remedy() {
         volume.flush().await.unwrap();
         volume.drain().await.expect("all is home");
         let detail = volume.status().mode_detail.unwrap();
-        for words in ["could not be marked", "do not attach", "create --force"] {
+        for words in ["could not be marked", "do not attach", "replace-log"] {
             assert!(detail.contains(words), "{detail}");
         }
         volume.close().await.expect("all is durable");

@@ -6,6 +6,7 @@ mod discards;
 mod drop_in;
 mod failures;
 mod faults;
+mod former;
 mod fua;
 mod grown;
 mod invariants;

@@ -20,14 +20,15 @@ use forebay_sim_targets::cache::testbed::{
 use forebay_sim_targets::cache::volume::{LOG_BYTES, identity};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 
+use crate::former::succeed;
 use crate::stamped::{holds, try_write, write};
 
-const DATA_BYTES: u64 = 1 << 20;
+pub(crate) const DATA_BYTES: u64 = 1 << 20;
 const LINE: u64 = 4096;
 const LINES: u64 = DATA_BYTES / LINE;
 
 /// Returns a data device with a fresh log on the first half of the log disk. The second half had another use before.
-fn fresh() -> DiskBytes {
+pub(crate) fn fresh() -> DiskBytes {
     let data = stamp(BEFORE, 0, DATA_BYTES);
     let mut log = fresh_log(LOG_BYTES, &data);
     log.resize(2 * LOG_BYTES as usize, 0xa5);
@@ -35,12 +36,12 @@ fn fresh() -> DiskBytes {
 }
 
 /// Returns one of the two log devices.
-fn half(log: &Rc<SimDisk>, number: u64) -> Rc<dyn Device> {
+pub(crate) fn half(log: &Rc<SimDisk>, number: u64) -> Rc<dyn Device> {
     let below = Rc::clone(log) as Rc<dyn Device>;
     Rc::new(DeviceSlice::new(below, number * LOG_BYTES, LOG_BYTES).expect("whole blocks"))
 }
 
-fn attaching(
+pub(crate) fn attaching(
     testbed: &CacheTestbed,
     number: u64,
 ) -> impl Future<Output = Result<(DcdVolume, AttachReport), DcdAttachError>> + use<> {
@@ -59,7 +60,7 @@ fn attaching_with(
 }
 
 /// Attaches the volume with a log, and passes it to `each` with both disks.
-fn with_volume<T: 'static, F: Future<Output = T> + 'static>(
+pub(crate) fn with_volume<T: 'static, F: Future<Output = T> + 'static>(
     testbed: &CacheTestbed,
     number: u64,
     each: impl FnOnce(Rt, DcdVolume, Rc<SimDisk>, Rc<SimDisk>) -> F + 'static,
@@ -71,7 +72,7 @@ fn with_volume<T: 'static, F: Future<Output = T> + 'static>(
     })
 }
 
-async fn replace(
+pub(crate) async fn replace(
     volume: &DcdVolume,
     log: &Rc<SimDisk>,
     data: &Rc<SimDisk>,
@@ -317,10 +318,18 @@ fn check_left(known: &ClientView, left: &CacheTestbed, log_failed: bool, case: &
             seen.expect("no cut")
                 .unwrap_or_else(|error| panic!("{case}: {error}"))
         }
-        // The data device alone is the volume. A cut may tear both superblocks of a failed log.
-        Err(
-            DcdAttachError::Abandoned { .. } | DcdAttachError::GivenUp | DcdAttachError::Log(_),
-        ) => left.data.now(),
+        // The data device alone is the volume, and another log does not change that.
+        Err(DcdAttachError::Abandoned { .. } | DcdAttachError::GivenUp) => {
+            known.check(&left.data.now(), case);
+            let made = succeed(left, number).expect("no cut");
+            made.unwrap_or_else(|error| panic!("{case}: {error}"));
+            let seen = with_volume(left, 1 - number, |_, volume, _, _| async move {
+                read_all(&volume).await.expect("read")
+            });
+            seen.expect("no cut")
+        }
+        // A cut may tear both superblocks of a failed log.
+        Err(DcdAttachError::Log(_)) => left.data.now(),
         Err(error) => panic!("{case}: {error}"),
     };
     known.check(&seen, case);

@@ -6,7 +6,7 @@ use forebay_dcd::{AttachReport, DcdVolume};
 use forebay_units::ByteLen;
 
 use super::attached::AttachedCache;
-use super::data_name::{in_words, is_space};
+use super::data_name::{belong_together, is_space};
 use super::devices::CacheDevices;
 use super::error::CacheError;
 use super::offline::inspect;
@@ -50,18 +50,8 @@ async fn over_device(pair: &CacheDevices) -> Result<(), VolumeError> {
         // Attaching reports the errors of the log.
         return Ok(());
     };
-    let names = &info.data.names;
-    if names.iter().any(|name| is_space(name)) {
-        Err(CacheError::OtherBelow {
-            log: pair.log.spec.to_string(),
-            data: pair.data.spec.to_string(),
-            want: in_words(names, &pair.data.spec),
-            have: in_words(&[], &pair.data.spec),
-        }
-        .into())
-    } else {
-        Ok(())
-    }
+    let (log, data) = (&pair.log.spec, &pair.data.spec);
+    belong_together(log, data, &info.data, &pair.data.identity)
 }
 
 fn found(report: AttachReport) -> Vec<String> {

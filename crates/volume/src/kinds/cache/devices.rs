@@ -62,24 +62,32 @@ impl CacheDevices {
         tree: &LayerTree,
         context: OpenContext<'_>,
     ) -> Result<CacheDevices, VolumeError> {
-        let (data, below) = match tree.data() {
-            DeviceOrLayer::Device(data) => (data, None),
-            DeviceOrLayer::Layer(layer) if *layer.kind() == space::SPEC => {
-                let options = options_below(tree.options(), layer.options().clone());
-                (layer.own(), Some(options))
-            }
-            DeviceOrLayer::Layer(layer) if layer.kind().served_as == ServedAs::Files => {
-                return Err(SpaceVolumeError::HoldsFiles(layer.own().to_string()).into());
-            }
-            DeviceOrLayer::Layer(layer) => {
-                return Err(CacheError::LayerBelow(layer.to_string()).into());
-            }
-        };
+        let (data, below) = CacheDevices::data_of(tree)?;
         Ok(CacheDevices {
             options: tree.options().clone(),
             below,
             ..CacheDevices::open_devices(tree.own(), data, context)?
         })
+    }
+
+    /// Returns the data device of a cache, and the options of the log-structured volume on it, if the cache is over one.
+    ///
+    /// # Errors
+    /// If the cache is over a layer that it does not support.
+    pub(super) fn data_of(
+        tree: &LayerTree,
+    ) -> Result<(&DeviceSpec, Option<OptionValues>), VolumeError> {
+        match tree.data() {
+            DeviceOrLayer::Device(data) => Ok((data, None)),
+            DeviceOrLayer::Layer(layer) if *layer.kind() == space::SPEC => {
+                let options = options_below(tree.options(), layer.options().clone());
+                Ok((layer.own(), Some(options)))
+            }
+            DeviceOrLayer::Layer(layer) if layer.kind().served_as == ServedAs::Files => {
+                Err(SpaceVolumeError::HoldsFiles(layer.own().to_string()).into())
+            }
+            DeviceOrLayer::Layer(layer) => Err(CacheError::LayerBelow(layer.to_string()).into()),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reasons why a write cache cannot be used.
 
-use forebay_dcd::{DcdAttachError, InspectError, SalvageError};
+use forebay_dcd::{DcdAttachError, InspectError, SalvageError, SuccessorError};
 use forebay_ring_log::{LogOpenError, PairError};
 
 use crate::DeviceSpecError;
@@ -57,6 +57,14 @@ pub(crate) enum CacheError {
          or detach it before"
     )]
     NotEmpty(String),
+    /// A volume whose log is out of use gets no other log.
+    #[error("cannot make a new log on {log}: {error}")]
+    Successor {
+        /// The new log, as given.
+        log: String,
+        /// The cause.
+        error: SuccessorError,
+    },
     /// The data device that the log records is not a path.
     #[error(
         "the log {log} records its data device as {path}, which is not a path ({error}); name the data device with \
@@ -99,6 +107,13 @@ impl KindError for CacheError {
             CacheError::OtherBelow { .. } | CacheError::NotEmpty(_) => ErrorCause::Refused,
             CacheError::Salvage { error, .. } => match error {
                 SalvageError::Device(_) => ErrorCause::Device,
+                _ => ErrorCause::Refused,
+            },
+            CacheError::Successor { error, .. } => match error {
+                SuccessorError::Unfit(_) => ErrorCause::Usage,
+                SuccessorError::Format(_) | SuccessorError::Data(DcdAttachError::Device(_)) => {
+                    ErrorCause::Device
+                }
                 _ => ErrorCause::Refused,
             },
             CacheError::Attach { error, .. } => match error {

@@ -237,7 +237,8 @@ fn abandoned(report: &DcdCheckReport) -> String {
     };
     format!(
         "abandoned: this log failed in use ({by}); all data that could be read was moved to the data device {}, which \
-         alone is the volume. Nothing is left to recover. Make a new log with `forebay create --force`",
+         alone is the volume. Nothing is left to recover. Make a new log with `forebay replace-log`, or without a \
+         configuration file with `forebay create --force`",
         report.info.data.path
     )
 }

@@ -2,12 +2,9 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::DataIdentity;
-
 use super::super::attach::attach as attach_cache;
-use super::super::data_name::{as_data, in_words};
+use super::super::data_name::{as_data, belong_together};
 use super::super::devices::CacheDevices;
-use super::super::error::CacheError;
 use super::super::offline::inspect;
 use super::attached::CachedVolume;
 use crate::error::VolumeError;
@@ -32,7 +29,7 @@ pub(crate) async fn attach(
     let together = if context.accept.changed {
         Ok(())
     } else {
-        belong_together(&pair, &info.data, &data.identity)
+        belong_together(&pair.log.spec, &pair.data.spec, &info.data, &data.identity)
     };
     let over = CacheDevices { data, ..pair };
     let rt = context.rt.clone();
@@ -54,24 +51,5 @@ pub(crate) async fn attach(
             }
             Err(error)
         }
-    }
-}
-
-/// Checks that the log belongs to a cache over this volume.
-fn belong_together(
-    pair: &CacheDevices,
-    known: &DataIdentity,
-    found: &DataIdentity,
-) -> Result<(), VolumeError> {
-    if found.names.iter().any(|name| known.names.contains(name)) {
-        Ok(())
-    } else {
-        Err(CacheError::OtherBelow {
-            log: pair.log.spec.to_string(),
-            data: pair.data.spec.to_string(),
-            want: in_words(&known.names, &pair.data.spec),
-            have: in_words(&found.names, &pair.data.spec),
-        }
-        .into())
     }
 }

@@ -107,12 +107,20 @@ pub(crate) async fn make_log(
     pair: &CacheDevices,
     new: CacheCreateSpec,
 ) -> Result<SuperblockContents, VolumeError> {
-    let data = recovered(rt, &pair.data).await;
-    let data = data.map_err(|error| SpaceVolumeError::not_a_space(&pair.data.spec, error))?;
+    let data = recovered_at(rt, &pair.data).await?;
     log::make_log(&pair.log, &data, new).await
 }
 
 /// Returns the volume on a device as the data of a cache. Changes nothing on the device.
+///
+/// # Errors
+/// If the device is not a log-structured volume, or fails.
+pub(crate) async fn recovered_at(rt: &Rt, on: &OpenDevice) -> Result<OpenDevice, VolumeError> {
+    let recovered = recovered(rt, on).await;
+    recovered.map_err(|error| SpaceVolumeError::not_a_space(&on.spec, error))
+}
+
+/// Does the same as [`recovered_at`], with the error of the volume.
 pub(super) async fn recovered(rt: &Rt, on: &OpenDevice) -> Result<OpenDevice, SpaceOpenError> {
     let space = space::in_memory(rt, &on.device).await?;
     let id = space.superblock().id().to_string();

@@ -14,5 +14,5 @@ mod create;
 mod offline;
 
 pub(super) use attach::attach;
-pub(super) use create::{is_under_cache, make_log, plan};
+pub(super) use create::{is_under_cache, make_log, plan, recovered_at};
 pub(super) use offline::check;
