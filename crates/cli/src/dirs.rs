@@ -246,6 +246,12 @@ impl ProgramDirs {
         NewConfigFile::beside(self.description_file(name), name)
     }
 
+    /// Checks that the configuration file of a volume can name another log. Changes nothing.
+    pub(crate) fn check_change(&self, name: &VolumeName, log: &DeviceSpec) -> CommandResult {
+        let _turn = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with_log(name, log).map(drop)
+    }
+
     /// Names another log in the configuration file of a volume, and keeps the rest of the file. The change is durable on
     /// return. A change that hung, and that a later change of this process follows, does nothing.
     pub(crate) fn change_log(
@@ -258,6 +264,16 @@ impl ProgramDirs {
         if change.0 != NEWEST_CHANGE.load(Ordering::SeqCst) {
             return Err(CommandFailure::general("a later change took its place"));
         }
+        let (new, text) = self.with_log(name, log)?;
+        new.put(&text).map(drop)
+    }
+
+    /// Returns the configuration file of a volume with another log, not written yet, and its text.
+    fn with_log(
+        &self,
+        name: &VolumeName,
+        log: &DeviceSpec,
+    ) -> CommandResult<(NewConfigFile, String)> {
         let file = self.description_file(name);
         // The administrator may keep the file in another place, behind a symbolic link.
         let file = file.canonicalize().unwrap_or(file);
@@ -271,7 +287,7 @@ impl ProgramDirs {
         let new = NewConfigFile::beside(file.clone(), name)?;
         let kept = new.content.set_permissions(permissions.permissions());
         kept.map_err(|error| failed(&error))?;
-        new.put(&after).map(drop)
+        Ok((new, after))
     }
 
     /// Removes a configuration file, if it exists.

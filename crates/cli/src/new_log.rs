@@ -8,7 +8,10 @@ use forebay_control::LogReplacedReply;
 use forebay_linux::{DeviceOpenOptions, IoRing, isolated};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
-use forebay_volume::{DeviceSpec, Layer, LayerTree, LogRecording, NewLog, OpenContext};
+use forebay_volume::{
+    DeviceSpec, FormerLog, Layer, LayerTree, LogRecording, NewLog, OpenContext, VolumeName,
+    open_one,
+};
 
 use crate::dirs::{ConfigChange, ProgramDirs};
 use crate::log_file;
@@ -40,39 +43,137 @@ pub(crate) struct LogOwner<'a> {
     pub(crate) dirs: &'a ProgramDirs,
     /// The volume, with its present layers and devices.
     pub(crate) target: &'a VolumeTarget,
-    pub(crate) layer: &'a dyn Layer,
 }
 
-/// Replaces the log, and names the new log in the configuration file, if the volume has one. Returns the reply to the
-/// client, and the layers with the new log.
+/// A new log whose device may be overwritten, and its name in the configuration file.
+struct CheckedLog {
+    new: NewLog,
+    name: DeviceSpec,
+}
+
+impl<'a> LogOwner<'a> {
+    /// Returns the context for opening a device at once: waiting for readers would stop the service.
+    fn opening(&self) -> OpenContext<'a> {
+        OpenContext {
+            rt: self.rt,
+            ring: self.ring,
+            options: DeviceOpenOptions::existing(),
+        }
+    }
+
+    fn records(&self) -> Option<FailedLogDir> {
+        let state = self.dirs.state().ok();
+        state.map(|state| FailedLogDir::new(self.rt, state))
+    }
+
+    /// Opens the new log, and checks that it may be overwritten.
+    async fn open(&self, wanted: &LogRequest) -> CommandResult<CheckedLog> {
+        let tree = &self.target.tree;
+        let new = NewLog::open(&wanted.log, tree, wanted.segment, self.opening())?;
+        let records = self.records();
+        let records = records.as_ref().map(|records| records as _);
+        if let Some((content, why)) = new.holds(records).await? {
+            if !wanted.force {
+                return Err(CommandFailure::refused(why));
+            }
+            tracing::warn!("{} holds {content}: overwriting it", wanted.log);
+        }
+        let name = stable(&wanted.log)?;
+        if !wanted.sparse && log_file::has_holes(new.device())? {
+            log_file::zero(new.device(), |_, _| ()).await?;
+        }
+        Ok(CheckedLog { new, name })
+    }
+
+    /// Returns the log of a volume that is not attached, if that log is out of use.
+    ///
+    /// # Errors
+    /// If a failed-log record cannot be read.
+    pub(crate) async fn former_log(&self) -> CommandResult<Option<FormerLog>> {
+        let Some(log) = self.target.tree.log() else {
+            return Ok(None);
+        };
+        let options = DeviceOpenOptions::existing().for_reading();
+        let context = OpenContext {
+            options,
+            ..self.opening()
+        };
+        // Attaching the volume reports a log that cannot be opened.
+        let Ok(log) = open_one(context, log) else {
+            return Ok(None);
+        };
+        let records = self.records();
+        let records = records.as_ref().map(|records| records as _);
+        let former = FormerLog::find(&*log.device, records).await;
+        let former = former.map_err(|error| {
+            let name = &self.target.name;
+            CommandFailure::refused(format!(
+                "the failed-log record of {name} cannot be read: {error}"
+            ))
+        })?;
+        let own = self.target.volume.as_ref();
+        let is_own = |former: &FormerLog| own.is_none_or(|own| *own == former.volume().to_string());
+        Ok(former.filter(is_own))
+    }
+}
+
+/// Gives a volume that is not attached another log in place of `former`, which is out of use, and names it in the
+/// configuration file. The caller holds the lock of the volume.
+///
+/// # Errors
+/// If a device is unsuitable or in use, or data was lost with the former log.
+pub(crate) async fn follow(
+    owner: LogOwner<'_>,
+    former: &FormerLog,
+    wanted: &LogRequest,
+) -> CommandResult<LogReplacedReply> {
+    let (target, dirs) = (owner.target, owner.dirs);
+    let CheckedLog { new, name: log } = owner.open(wanted).await?;
+    let is_described = target.is_described(dirs);
+    let mut notes = new.follow(former, &target.tree, owner.opening()).await?;
+    let before = target.tree.log().expect("the former log was read");
+    notes.push(if former.is_marked() {
+        format!(
+            "the former log {before} stays marked as abandoned; `forebay create` and `replace-log` overwrite it with \
+             --force"
+        )
+    } else {
+        format!(
+            "the former log {before} could not record data that was lost with it: compare with the messages of the \
+             daemon; erase or replace the device, since only the failed-log record prevents its use"
+        )
+    });
+    if is_described {
+        dirs.change_log(ConfigChange::begin(), &target.name, &log)?;
+    }
+    Ok(LogReplacedReply {
+        former: before.to_string(),
+        log: log.to_string(),
+        notes,
+    })
+}
+
+/// Replaces the log of a volume with the layer `layer`, and names the new log in the configuration file, if the volume
+/// has one. Returns the reply to the client, and the layers with the new log.
 ///
 /// # Errors
 /// If the device is unsuitable or in use, or the log is not replaced.
 pub(crate) async fn replace_log(
     owner: LogOwner<'_>,
+    layer: &dyn Layer,
     wanted: LogRequest,
 ) -> CommandResult<(LogReplacedReply, LayerTree)> {
-    let LogOwner { rt, ring, dirs, .. } = owner;
     let (name, tree) = (&owner.target.name, &owner.target.tree);
-    let is_described = owner.target.is_described(dirs);
-    // Waiting for readers would stop the service.
-    let options = DeviceOpenOptions::existing();
-    let context = OpenContext { rt, ring, options };
-    let new = NewLog::open(&wanted.log, tree, wanted.segment, context)?;
-    let records = dirs.state().ok().map(|state| FailedLogDir::new(rt, state));
-    let records = records.as_ref().map(|records| records as _);
-    if let Some((content, why)) = new.holds(records).await? {
-        if !wanted.force {
-            return Err(CommandFailure::refused(why));
-        }
-        tracing::warn!("{} holds {content}: overwriting it", wanted.log);
-    }
-    let log = stable(&wanted.log)?;
-    if !wanted.sparse && log_file::has_holes(new.device())? {
-        log_file::zero(new.device(), |_, _| ()).await?;
+    let is_described = owner.target.is_described(owner.dirs);
+    let CheckedLog { new, name: log } = owner.open(&wanted).await?;
+    if is_described {
+        // Now, since the present log is out of use when the file is changed.
+        let log = log.clone();
+        let check = move |dirs: &ProgramDirs, name: &VolumeName| dirs.check_change(name, &log);
+        on_thread(owner.rt, owner.dirs.clone(), name.clone(), check).await?;
     }
     let record = recording(owner, is_described, &log);
-    let replaced = owner.layer.replace_log(new, record).await;
+    let replaced = layer.replace_log(new, record).await;
     let replaced = replaced.map_err(|error| {
         let code = CommandFailure::code_of(error.cause);
         CommandFailure::new(code, format!("cannot replace the log of {name}: {error}"))
@@ -98,8 +199,7 @@ pub(crate) async fn replace_log(
     Ok((reply, tree))
 }
 
-/// Names the log in the configuration file of the volume. The file may be on the volume itself, or on a disk that does
-/// not answer, so a thread writes it.
+/// Names the log in the configuration file of the volume.
 fn recording(owner: LogOwner<'_>, is_described: bool, log: &DeviceSpec) -> LogRecording {
     let (rt, dirs) = (owner.rt.clone(), owner.dirs.clone());
     let (name, log) = (owner.target.name.clone(), log.clone());
@@ -107,13 +207,29 @@ fn recording(owner: LogOwner<'_>, is_described: bool, log: &DeviceSpec) -> LogRe
         if !is_described {
             return Ok(());
         }
-        let (file, turn) = (dirs.description_file(&name), ConfigChange::begin());
-        let change = Box::pin(isolated(move || dirs.change_log(turn, &name, &log)));
-        match rt.timeout(PATIENCE, change).await {
-            Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(failure))) => Err(failure.text),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("{} does not answer", file.display())),
-        }
+        let turn = ConfigChange::begin();
+        let change = move |dirs: &ProgramDirs, name: &VolumeName| dirs.change_log(turn, name, &log);
+        let changed = on_thread(&rt, dirs, name, change).await;
+        changed.map_err(|failure| failure.text)
     })
+}
+
+/// Works on the configuration file of a volume. The file may be on the volume itself, or on a disk that does not answer,
+/// so a thread does the work.
+async fn on_thread(
+    rt: &Rt,
+    dirs: ProgramDirs,
+    name: VolumeName,
+    work: impl FnOnce(&ProgramDirs, &VolumeName) -> CommandResult + Send + 'static,
+) -> CommandResult {
+    let file = dirs.description_file(&name);
+    let work = Box::pin(isolated(move || work(&dirs, &name)));
+    match rt.timeout(PATIENCE, work).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(error)) => Err(CommandFailure::io(error)),
+        Err(_) => {
+            let text = format!("{} does not answer", file.display());
+            Err(CommandFailure::io(text))
+        }
+    }
 }

@@ -35,6 +35,18 @@ pub(super) async fn on_volume<T>(
     work: impl AsyncFnOnce(&dyn Layer) -> CommandResult<T>,
 ) -> CommandResult<OfflineResult<T>> {
     let lock = NameLock::take(dirs, &target.name)?;
+    on_locked_volume(lock, target, dirs, rt, ring, work).await
+}
+
+/// Does the same as [`on_volume`] for a caller that has locked the name.
+pub(super) async fn on_locked_volume<T>(
+    lock: NameLock,
+    target: VolumeTarget,
+    dirs: &ProgramDirs,
+    rt: &Rt,
+    ring: &Rc<IoRing>,
+    work: impl AsyncFnOnce(&dyn Layer) -> CommandResult<T>,
+) -> CommandResult<OfflineResult<T>> {
     let opened = lock.patiently(rt, async || target.open_with_defaults(rt, ring));
     let opened = opened.await?;
     let witness = Rc::new(FailedLogDir::new(rt, dirs.state()?));

@@ -1,25 +1,28 @@
 //! `forebay replace-log`: gives an attached or detached write cache another log.
 
 use std::fs;
+use std::path::Path;
 use std::rc::Rc;
 
 use forebay_control::{ConnectError, ControlRequest, LogReplacedReply, NewLogRequest};
 use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
-    BOOT, BootAttach, DeviceSpec, Layer, NewLog, OpenContext, VolumeName, open_one,
+    BOOT, BootAttach, ConfigFile, DeviceSpec, Layer, NewLog, OpenContext, VolumeName, open_one,
 };
 
-use super::detached::on_volume;
+use super::detached::on_locked_volume;
 use super::drain::drained;
 use crate::args::{ReplaceLogArgs, TargetArgs};
 use crate::client::{self, DaemonClient};
 use crate::dirs::{ConfigChange, ProgramDirs};
 use crate::dirty_logs::dirty_logs_over;
+use crate::lock::NameLock;
 use crate::log_file;
-use crate::new_log::{LogOwner, LogRequest, replace_log};
+use crate::new_log::{LogOwner, LogRequest, follow as follow_former, replace_log};
 use crate::report::DaemonReply;
 use crate::run::on_ring;
+use crate::stable_path::stable;
 use crate::target::VolumeTarget;
 use crate::witness::FailedLogDir;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
@@ -37,20 +40,35 @@ pub(crate) fn run(args: ReplaceLogArgs) -> CommandResult {
     let path = std::path::absolute(args.log.path()).map_err(CommandFailure::io)?;
     let log = args.log.at(path);
     let made = log_file::make_if_missing(&log, args.log_size, args.sparse, None)?;
-    if let Err(failure) = prepare(&args, &log, &dirs, client.as_mut()) {
-        if let Some(made) = made {
-            // The file did not exist before, and a second attempt must start from the same state.
-            let _ = fs::remove_file(made);
-        }
-        return Err(failure);
-    }
     let name = args.name.clone();
-    let replaced = match &mut client {
-        Some(client) => attached(client, &args, &log),
-        None => on_ring(move |rt, ring| detached(args, log, dirs, rt, ring)),
+    prepare(&args, &log, &dirs, client.as_mut())
+        .inspect_err(|_| discard(made.as_deref(), &dirs, &name))?;
+    let replaced = if let Some(client) = &mut client {
+        attached(client, &args, &log)
+    } else {
+        let (log, config) = (log.clone(), dirs.clone());
+        let replaced = on_ring(move |rt, ring| detached(args, log, dirs, rt, ring));
+        replaced.inspect_err(|_| discard(made.as_deref(), &config, &name))
     }?;
     print_result(&name, &replaced);
     follow(&ProgramDirs::new()?, &name, &replaced.log)
+}
+
+/// Removes a log file that this command made for a volume that no daemon serves, and that the volume does not use: a
+/// second attempt must start from the same state.
+fn discard(made: Option<&Path>, dirs: &ProgramDirs, name: &VolumeName) {
+    let Some(made) = made else { return };
+    let own = fs::canonicalize(made).ok();
+    let is_used = |described: ConfigFile| {
+        let log = described.tree.log().cloned();
+        log.and_then(|log| fs::canonicalize(log.path()).ok()) == own
+    };
+    if dirs
+        .description(name)
+        .is_ok_and(|described| !is_used(described))
+    {
+        let _ = fs::remove_file(made);
+    }
 }
 
 /// Names the new log in the configuration file that this command reads, if the daemon has another file: the daemon of a
@@ -161,18 +179,24 @@ async fn detached(
         sparse: args.sparse,
         force: args.force,
     };
+    let lock = NameLock::take(&dirs, &target.name)?;
+    if target.is_described(&dirs) {
+        // Before a device is changed.
+        dirs.check_change(&target.name, &stable(&wanted.log)?)?;
+    }
     let owned = target.clone();
-    let replace = async |layer: &dyn Layer| {
-        let owner = LogOwner {
-            rt: &rt,
-            ring: &ring,
-            dirs: &dirs,
-            target: &owned,
-            layer,
-        };
-        replace_log(owner, wanted).await
+    let owner = LogOwner {
+        rt: &rt,
+        ring: &ring,
+        dirs: &dirs,
+        target: &owned,
     };
-    let worked = on_volume(target, &dirs, &rt, &ring, replace).await?;
+    if let Some(former) = owner.former_log().await? {
+        let made = lock.patiently(&rt, async || follow_former(owner, &former, &wanted).await);
+        return made.await;
+    }
+    let replace = async |layer: &dyn Layer| replace_log(owner, layer, wanted).await;
+    let worked = on_locked_volume(lock, target, &dirs, &rt, &ring, replace).await?;
     let (mut replaced, _) = worked.result;
     replaced.notes.splice(0..0, worked.notes);
     Ok(replaced)

@@ -44,9 +44,8 @@ pub(super) async fn replace_log(
         ring: &daemon.ring,
         dirs: &daemon.dirs,
         target: &target,
-        layer: &*daemon.volume,
     };
-    let (reply, tree) = new_log::replace_log(owner, wanted).await?;
+    let (reply, tree) = new_log::replace_log(owner, &*daemon.volume, wanted).await?;
     tracing::info!(
         former = reply.former,
         log = reply.log,

@@ -1,10 +1,12 @@
 //! `forebay clone-id`: copied devices as a volume of their own.
 
 use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
 
 use forebay_nbd::client::BlockingNbdClient;
 
-use crate::world::{CliSandbox, MIB};
+use crate::world::{CliSandbox, MIB, failed};
 
 fn status(world: &CliSandbox, name: &str) -> serde_json::Value {
     serde_json::from_str(&world.ok(&["status", name, "--json"])).unwrap()
@@ -127,4 +129,51 @@ fn originals_and_dirty_logs_are_refused() {
     world
         .refused(&["clone-id", "--data", "blank.img", "--name", "c"])
         .with(3, &["blank.img"]);
+}
+
+#[test]
+fn a_killed_clone_id_can_be_repeated() {
+    for round in 0..8 {
+        let world = CliSandbox::with_volume();
+        copy(&world, "data.img", "copy.img");
+        copy(&world, "log.img", "copylog.img");
+        let clone = [
+            "clone-id",
+            "--log",
+            "copylog.img",
+            "--data",
+            "copy.img",
+            "--name",
+            "c",
+        ];
+        let mut cloning = world.command(&clone);
+        cloning.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut cloning = cloning.spawn().expect("the program runs");
+        // sleeps: the kill hits another step in each round
+        std::thread::sleep(Duration::from_millis(3 * round));
+        let _ = cloning.kill();
+        let _ = cloning.wait();
+        if !world.path("etc/c.toml").exists() {
+            let repeated = world.run(&clone);
+            if !repeated.status.success() {
+                // The copied log was empty.
+                failed(&clone, &repeated).with(3, &["superblock is missing"]);
+                let create = [
+                    "create",
+                    "--force",
+                    "--log",
+                    "copylog.img",
+                    "--data",
+                    "copy.img",
+                    "--name",
+                    "c",
+                ];
+                world.ok(&create);
+            }
+        }
+        for name in ["v", "c"] {
+            world.ok(&["attach", name, "--via", "none"]);
+        }
+        assert_ne!(status(&world, "c")["volume"], status(&world, "v")["volume"]);
+    }
 }

@@ -184,6 +184,10 @@ fn data_of_an_abandoned_log_is_salvaged_when_its_device_works_again() {
     let said = crate::world::texts(&check).0;
     assert_eq!(check.status.code(), Some(2), "{said}");
     assert!(said.contains("--salvage would write them"), "{said}");
+    world.image("log2.img", 40 * MIB);
+    let another = ["replace-log", "v", "--log", "log2.img"];
+    let refused = world.refused(&another);
+    refused.with(4, &["was lost with the log", "--salvage"]);
     let salvaged = world.run(&["check", "v", "--salvage", "--json"]);
     assert!(salvaged.status.success(), "{salvaged:?}");
     let report: serde_json::Value = serde_json::from_slice(&salvaged.stdout).unwrap();
@@ -195,7 +199,13 @@ fn data_of_an_abandoned_log_is_salvaged_when_its_device_works_again() {
         "all that was flushed is there"
     );
     let refused = world.refused(&["attach", "v", "--via", "none"]);
-    refused.with(4, &["abandoned", "create --force"]);
+    refused.with(4, &["abandoned", "forebay replace-log"]);
+    let said = world.ok(&another);
+    assert!(said.contains("log2.img now"), "{said}");
+    world.attach();
+    let read = world.client().read(9 * MIB, MIB as u32).unwrap();
+    assert!(read.iter().all(|byte| *byte == 7));
+    world.detach();
 }
 
 fn volume_id(world: &CliSandbox) -> String {
@@ -334,6 +344,65 @@ fn a_failed_log_record_refuses_its_log_but_not_a_later_epoch() {
     world.ok(&["detach", "v"]);
     world.ok(&["remove", "v"]);
     assert!(!note.exists(), "there is no such log any more");
+}
+
+#[test]
+fn a_detached_volume_gets_another_log_for_one_that_only_a_record_names() {
+    let world = with_log_far_in();
+    let named = fs::read_to_string(world.path("etc/v.toml")).unwrap();
+    fs::write(
+        world.path("etc/v.toml"),
+        format!("{named}max-delay = \"20ms\"\n"),
+    )
+    .unwrap();
+    world.attach();
+    world.client().write(0, &[3; 4096]).unwrap();
+    world.ok(&["detach", "v"]);
+    let id = volume_id(&world);
+    let note = world.path("state").join(format!("{id}.given-up"));
+    let noted = format!("the log of volume {id} was given up in epoch 1\n");
+    fs::create_dir_all(world.path("state")).unwrap();
+    fs::write(&note, "what is this").unwrap();
+    let another = [
+        "replace-log",
+        "v",
+        "--log",
+        "log2.img",
+        "--log-size",
+        "40MiB",
+    ];
+    world.refused(&another).with(4, &["remove the file"]);
+    assert!(
+        !world.path("log2.img").exists(),
+        "a second attempt begins anew"
+    );
+    fs::write(&note, noted).unwrap();
+    let output = world.run(&another);
+    let (said, notes) = crate::world::texts(&output);
+    assert!(said.contains("log2.img now"), "{said}{notes}");
+    assert!(
+        notes.contains("could not record data that was lost"),
+        "{notes}"
+    );
+    let config = fs::read_to_string(world.path("etc/v.toml")).unwrap();
+    assert!(
+        config.contains("log2.img") && config.contains("20ms"),
+        "{config}"
+    );
+    // The record concerns the former log only.
+    world.attach();
+    assert_eq!(status(&world)["volume"], id.as_str());
+    let mut client = world.client();
+    assert_eq!(client.read(0, 4096).unwrap(), [3; 4096]);
+    client.write(0, &[4; 4096]).unwrap();
+    client.flush().unwrap();
+    drop(client);
+    world.kill("v");
+    world.attach();
+    assert_eq!(world.client().read(0, 4096).unwrap(), [4; 4096]);
+    world.detach();
+    let former = world.refused(&["attach", "--log", LOG, "--via", "none"]);
+    former.with(4, &["abandoned"]);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! `forebay replace-log`: another log for attached and detached volumes.
 
 use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
 
 use crate::control::answer;
 use crate::system::{TestMount, can_serve_loop, installed, tool};
-use crate::world::{CliSandbox, MIB};
+use crate::world::{CliSandbox, MIB, failed, wait_until};
 use crate::writer::{RunningWriter, content};
 
 fn status(world: &CliSandbox) -> serde_json::Value {
@@ -216,5 +218,115 @@ fn a_log_on_the_volume_itself_is_refused_and_a_mounted_volume_gets_another() {
         "after"
     );
     drop(mount);
+    world.detach();
+}
+
+#[test]
+fn a_configuration_file_that_cannot_be_written_leaves_the_log_in_use() {
+    let world = CliSandbox::with_volume();
+    world.image("log2.img", 40 * MIB);
+    let before = config(&world);
+    let in_the_way = world.path("etc/.v.toml.new");
+    fs::create_dir(&in_the_way).unwrap();
+    let replace = ["replace-log", "v", "--log", "log2.img"];
+    world.refused(&replace).with(5, &["cannot write", "v.toml"]);
+    world.attach();
+    world.refused(&replace).with(5, &["cannot write", "v.toml"]);
+    assert_eq!(status(&world)["mode"], "caching");
+    assert_eq!(config(&world), before);
+    fs::remove_dir(in_the_way).unwrap();
+    world.ok(&replace);
+    assert_eq!(status(&world)["mode"], "caching");
+    world.detach();
+}
+
+/// Attaches `v` with the log that its configuration file names, or with another one if that log is out of use.
+fn attach_again(world: &CliSandbox) -> bool {
+    let attached = world.run(&["attach", "v", "--via", "none"]);
+    let is_attached = attached.status.success();
+    if !is_attached {
+        let args = ["attach", "v"];
+        failed(&args, &attached).with(4, &["abandoned", "forebay replace-log"]);
+        let id = |text: &str| {
+            let line = text.lines().find(|line| line.starts_with("volume = "));
+            line.expect("an id").to_owned()
+        };
+        let before = config(world);
+        world.ok(&["replace-log", "v", "--log", "log2.img", "--force"]);
+        assert_eq!(id(&config(world)), id(&before));
+        world.attach();
+    }
+    is_attached
+}
+
+#[test]
+fn a_daemon_killed_while_the_log_is_replaced_loses_no_flushed_data() {
+    let mut found = [0, 0];
+    // The delays reach from before the replacement to its end.
+    for round in 0..16 {
+        let world = CliSandbox::with_volume();
+        world.attach();
+        world.image("log2.img", 40 * MIB);
+        world.client().write(MIB, &[5; 8192]).unwrap();
+        world.client().flush().unwrap();
+        let mut replacing = world.command(&["replace-log", "v", "--log", "log2.img"]);
+        replacing.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut replacing = replacing.spawn().expect("the program runs");
+        // sleeps: the kill hits another step in each round
+        std::thread::sleep(Duration::from_millis(4 * round));
+        world.kill("v");
+        let _ = replacing.wait();
+        found[usize::from(attach_again(&world))] += 1;
+        assert_eq!(
+            world.client().read(MIB, 8192).unwrap(),
+            [5; 8192],
+            "{round}"
+        );
+        assert_eq!(status(&world)["mode"], "caching");
+        world.detach();
+    }
+    assert!(found[1] > 0, "{found:?}");
+}
+
+#[test]
+fn replacements_at_once_follow_each_other_and_a_detach() {
+    let world = CliSandbox::with_volume();
+    world.attach();
+    world.image("log2.img", 40 * MIB);
+    world.image("log3.img", 40 * MIB);
+    let start = |args: &[&str]| {
+        let mut command = world.command(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the program runs")
+    };
+    world.client().write(MIB, &[5; 4096]).unwrap();
+    world.client().flush().unwrap();
+    let replacing = ["log2.img", "log3.img"].map(|log| start(&["replace-log", "v", "--log", log]));
+    for process in replacing {
+        let output = process.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let named = status(&world)["log"].as_str().unwrap().to_owned();
+    assert!(
+        config(&world).contains(&named),
+        "{named}: {}",
+        config(&world)
+    );
+    wait_until("the clients are gone", || {
+        status(&world)["nbd_connections"] == 0
+    });
+    let both = [
+        start(&["replace-log", "v", "--log", "log.img", "--force"]),
+        start(&["detach", "v"]),
+    ];
+    for process in both {
+        // One may refuse the other.
+        let _ = process.wait_with_output().unwrap();
+    }
+    if world.pid("v").is_some() {
+        world.detach();
+    }
+    attach_again(&world);
+    assert_eq!(world.client().read(MIB, 4096).unwrap(), [5; 4096]);
     world.detach();
 }
