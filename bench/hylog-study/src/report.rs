@@ -2,6 +2,8 @@
 
 mod analysis;
 mod bars;
+mod below;
+mod compared;
 mod limit;
 mod modern;
 mod results;
@@ -28,6 +30,7 @@ pub fn write_report(
     let mut page = ReportPage::begin(folder, "The HyLog study, again")?;
     preface(&mut page, circumstances, scale);
     bars::write(&mut page, results)?;
+    below::write(&mut page, results);
     analysis::write(&mut page, results)?;
     for result in results {
         results::write(&mut page, result)?;

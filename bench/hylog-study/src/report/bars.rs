@@ -4,25 +4,17 @@ use anyhow::Result;
 use forebay_placement::placement::PlacementKind;
 use forebay_report::ReportPage;
 
+use super::compared::{AUTO, ComparedPoint, ComparedSystems, HYLOG, WITH_SEPBIT, compared, warm};
 use crate::analysis::CrossoverDisk;
 use crate::experiment::ExperimentResults;
 use crate::medium::StudyDisk;
-use crate::run::StudyOutcome;
 use crate::system::StudySystem;
 
 /// Maximum distances from the slides' crossovers: by the model, and simulated.
 const BY_MODEL: f64 = 0.02;
 const BY_SIMULATION: f64 = 0.05;
-/// Target ratios of HyLog's throughput to the best of the slides' other systems: at all points, and at some point.
-const EVERYWHERE: f64 = 0.97;
+/// Minimum ratio of HyLog's throughput to the best of the slides' other systems at some point.
 const SOMEWHERE: f64 = 1.2;
-
-/// The systems for the comparison with HyLog.
-const OTHERS: [StudySystem; 3] = [
-    StudySystem::Plain,
-    StudySystem::Volume(PlacementKind::Lfs),
-    StudySystem::Volume(PlacementKind::Wolf),
-];
 
 pub(super) fn write(page: &mut ReportPage, results: &[ExperimentResults]) -> Result<()> {
     page.heading("What was to be reached");
@@ -143,105 +135,56 @@ pub(super) fn simulated(
     }))
 }
 
-/// Returns the requests per second of a warm system, or NaN if the system was not warm or not measured.
-fn warm(results: &ExperimentResults, place: usize, under: StudySystem) -> f64 {
-    let outcome = results.outcome(place, under);
-    let warm = outcome.filter(|outcome| outcome.warm);
-    warm.map_or(f64::NAN, StudyOutcome::throughput)
-}
-
-/// Compares `under` with the best measured system of `others`, at all points where `under` was measured warm.
-fn compared(
-    results: &[ExperimentResults],
-    under: StudySystem,
-    others: &[StudySystem],
-) -> Vec<(f64, String)> {
-    let mut all = Vec::new();
-    for results in results {
-        for (n, place) in results.experiment.places.iter().enumerate() {
-            let rates = others.iter().map(|other| warm(results, n, *other));
-            let best = rates
-                .filter(|rate| rate.is_finite())
-                .fold(f64::NAN, f64::max);
-            let ratio = warm(results, n, under) / best;
-            if ratio.is_finite() {
-                let (key, axis) = (results.experiment.key, results.experiment.axis);
-                all.push((ratio, format!("{key}, {axis} {}", place.name)));
-            }
-        }
-    }
-    all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    all
-}
-
 fn hylog(results: &[ExperimentResults]) -> [String; 3] {
+    let target = HYLOG.target;
     let what = format!(
-        "HyLog at least {EVERYWHERE} of the best of overwriting, LFS and WOLF everywhere, and {SOMEWHERE} somewhere"
+        "HyLog at least {target} of the best of overwriting, LFS and WOLF everywhere, and {SOMEWHERE} somewhere"
     );
-    let all = compared(results, StudySystem::Volume(PlacementKind::HyLog), &OTHERS);
+    let all = compared(results, &HYLOG);
     let [Some(worst), Some(best)] = [all.first(), all.last()] else {
         return [what, "not judged".into(), "HyLog was not measured".into()];
     };
-    let below = all.iter().filter(|(ratio, _)| *ratio < EVERYWHERE).count();
     [
         what,
-        verdict(worst.0 >= EVERYWHERE && best.0 >= SOMEWHERE),
+        verdict(worst.ratio >= target && best.ratio >= SOMEWHERE),
         format!(
-            "{:.2} ({}) to {:.2} ({}); below in {below} of {}",
-            worst.0,
-            worst.1,
-            best.0,
-            best.1,
-            all.len()
+            "{:.2} ({}) to {:.2} ({}); {}",
+            worst.ratio,
+            worst.name,
+            best.ratio,
+            best.name,
+            below(&all, target)
         ),
     ]
 }
 
-fn hylog_and_sepbit(results: &[ExperimentResults]) -> [String; 3] {
-    let what = "HyLog with SepBIT's classes at least HyLog everywhere".to_owned();
-    let [both, hylog] = [PlacementKind::HyLogSepBit, PlacementKind::HyLog].map(StudySystem::Volume);
-    let all = compared(results, both, &[hylog]);
-    let Some(worst) = all.first() else {
-        return [what, "not judged".into(), "it was not measured".into()];
-    };
-    let below = all.iter().filter(|(ratio, _)| *ratio < 1.0).count();
-    let text = format!(
-        "at worst {:.3} ({}); below in {below} of {}",
-        worst.0,
-        worst.1,
-        all.len()
-    );
-    [what, verdict(worst.0 >= 1.0), text]
+/// Returns the number of points below the target, in words.
+fn below(all: &[ComparedPoint<'_>], target: f64) -> String {
+    let below = all.iter().filter(|point| point.ratio < target).count();
+    format!("below in {below} of {}", all.len())
 }
 
-/// Target ratio of the automatic placement's throughput to the best placement.
-const AUTO: f64 = 0.97;
+fn hylog_and_sepbit(results: &[ExperimentResults]) -> [String; 3] {
+    let what = "HyLog with SepBIT's classes at least HyLog everywhere".to_owned();
+    at_worst(what, results, &WITH_SEPBIT)
+}
 
 fn auto(results: &[ExperimentResults]) -> [String; 3] {
-    let what = format!("`auto` at least {AUTO} of the best placement everywhere");
-    let placements = [
-        PlacementKind::Lfs,
-        PlacementKind::Wolf,
-        PlacementKind::HyLog,
-        PlacementKind::SepBit,
-        PlacementKind::HyLogSepBit,
-    ];
-    let all = compared(
-        results,
-        StudySystem::Auto,
-        &placements.map(StudySystem::Volume),
+    let what = format!(
+        "`auto` at least {} of the best placement everywhere",
+        AUTO.target
     );
+    at_worst(what, results, &AUTO)
+}
+
+fn at_worst(what: String, results: &[ExperimentResults], systems: &ComparedSystems) -> [String; 3] {
+    let all = compared(results, systems);
     let Some(worst) = all.first() else {
         return [what, "not judged".into(), "it was not measured".into()];
     };
-    let below = all.iter().filter(|(ratio, _)| *ratio < AUTO).count();
-    let text = format!(
-        "at worst {:.3} ({}); below in {below} of {}",
-        worst.0,
-        worst.1,
-        all.len()
-    );
-    [what, verdict(worst.0 >= AUTO), text]
+    let below = below(&all, systems.target);
+    let text = format!("at worst {:.3} ({}); {below}", worst.ratio, worst.name);
+    [what, verdict(worst.ratio >= systems.target), text]
 }
 
 /// Checks the slides' claim that LFS is far ahead of overwriting on modern disks, unless these are very full.
