@@ -24,6 +24,7 @@
 //! - `placement/saved.rs`: the bytes that survive a restart.
 
 mod auto;
+mod budget;
 mod counts;
 mod heat;
 mod hylog;

@@ -16,7 +16,8 @@
 //! threshold leaves a hole between cold pages, and cleaning such holes moves cold pages. On a very full volume, these
 //! holes are most of the free space. So this cost is measured, too. If it exceeds the cost of writing in place, the free
 //! space that explains it replaces the free space of the device in the model. While pages are not divided, the model
-//! slowly forgets this measurement, so that a division is tried again.
+//! slowly forgets this measurement, so that a division is tried again. Divisions have a budget (`placement/budget.rs`), so
+//! that a wrong one ends early.
 //!
 //! For two epochs at the start, and after a restart, which loses the counts, pages are classified by lifetime: a page
 //! is hot if the overwritten data lived shorter than a limit. After a restart the limit is the lifetime that
@@ -24,6 +25,7 @@
 //! knows its writes. But on a very full volume even half of the expected cost of logging uniform accesses exceeds the
 //! cost of writes in place. In this case nothing is logged at first.
 
+use super::budget::DivisionBudget;
 use super::counts::{
     COUNT_MAX, EPOCHS, PageCounts, PageSample, PagesByCount, WritesByCount, classes,
 };
@@ -132,6 +134,9 @@ pub(super) struct PageHeat {
     costs_too_much: bool,
     /// Work since the last measurement.
     logged: LogWork,
+    budget: DivisionBudget,
+    /// Expected cost without a division: all in place or all logged, whichever costs less.
+    undivided: HybridSplit,
     best: HybridSplit,
     /// Utilisation, in steps, at the last decision made without observations.
     presumed_at: Option<u64>,
@@ -159,6 +164,8 @@ impl PageHeat {
             room: None,
             costs_too_much: false,
             logged: LogWork::default(),
+            budget: DivisionBudget::default(),
+            undivided: best,
             best,
             presumed_at: None,
         }
@@ -223,7 +230,17 @@ impl PageHeat {
             received: share,
             cost,
         };
+        self.undivided = self.best;
         (self.lifetime, self.rule) = (lifetime, HeatRule::Lifetime(lifetime));
+    }
+
+    /// Ends a division that has used up its budget.
+    fn give_up(&mut self) {
+        self.measure_room(self.logged.cost());
+        self.logged = LogWork::default();
+        self.best = self.undivided;
+        self.lifetime = if self.best.share > 0.0 { u64::MAX } else { 0 };
+        self.rule = HeatRule::Lifetime(self.lifetime);
     }
 
     /// Returns true if some pages are hot and others are cold.
@@ -234,6 +251,13 @@ impl PageHeat {
     /// Notes that this many sectors were moved to gain free space.
     pub(super) fn moved(&mut self, sectors: u32) {
         self.logged.moved += u64::from(sectors);
+        // After a restart, the costs are unknown for two epochs.
+        if self.divides() && self.undivided.cost > 0.0 {
+            self.budget.moved(sectors.into());
+            if self.budget.is_used_up(self.fill.live) && self.logged.written > 0 {
+                self.give_up();
+            }
+        }
     }
 
     /// Restores the values from before a restart.
@@ -272,6 +296,9 @@ impl PageHeat {
         if is_logged {
             self.logged.written += u64::from(sectors);
         }
+        let is_hot = is_logged && self.divides();
+        self.budget
+            .wrote(sectors.into(), self.undivided.cost, is_hot);
         if self.epoch.writes >= self.epoch_length() {
             self.turn();
         }
@@ -331,7 +358,7 @@ impl PageHeat {
 
     /// Returns the hot share with the lowest expected cost. Prefers all or nothing unless it costs clearly more: pages
     /// that cross the threshold cause costs, and so does a change between the two.
-    fn best_share(&self, access: &AccessDistribution) -> HybridSplit {
+    fn best_share(&mut self, access: &AccessDistribution) -> HybridSplit {
         let (d, e) = (self.fill.utilisation(), self.home_cost + APPENDED);
         let d = with_room(d, self.room.unwrap_or(1.0));
         let cleaned = |_, dense| greedy_utilisation(dense, self.segment_pages());
@@ -343,6 +370,10 @@ impl PageHeat {
             received: share,
             cost,
         });
+        self.undivided = if logged < e { ends[0] } else { ends[1] };
+        if !self.divides() && !self.budget.may_begin(self.fill.live) {
+            return self.undivided;
+        }
         let worth = if self.divides() { KEPT } else { WORTH };
         let mut simple = ends.into_iter().filter(|end| end.cost * worth <= best.cost);
         simple.next().unwrap_or(best)

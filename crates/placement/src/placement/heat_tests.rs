@@ -257,3 +257,26 @@ fn a_hot_log_that_costs_more_than_expected_shrinks_or_ends_and_is_tried_again_la
     assert!(divided < epochs / 4, "{divided} of {epochs}");
     assert!(most <= as_expected + 0.1, "{most}");
 }
+
+#[test]
+fn a_division_that_costs_too_much_ends_within_its_epoch() {
+    let (pages, rng) = (20_000, Rng::new(11));
+    let mut heat = heat(pages, 0.95);
+    write(&mut heat, &rng, pages, 2 * pages, (80, 20));
+    assert!(heat.divides(), "{:?}", heat.best());
+    // From now on, cleaning moves twenty times the data that is logged.
+    let mut written = 0;
+    while heat.divides() {
+        let before = heat.logged.written;
+        write_only(&mut heat, &rng, pages, 1, (80, 20));
+        if heat.logged.written > before {
+            heat.moved(20 * PAGE as u32);
+        }
+        written += 1;
+        assert!(written < pages / 4, "it goes on");
+    }
+    assert_eq!(heat.best(), &heat.undivided);
+    // A new division waits until writes have earned a budget.
+    write_only(&mut heat, &rng, pages, pages, (80, 20));
+    assert!(!heat.divides(), "{:?}", heat.best());
+}
