@@ -101,8 +101,11 @@ fn the_link_of_a_killed_daemon_is_replaced_by_the_next_attach() {
         "{said}"
     );
     assert_eq!(device.trim(), link(&world, "v"));
-    let log = fs::read_to_string(world.path("run/v.log")).unwrap();
-    assert!(log.contains("removed what a killed server left: "), "{log}");
+    // The daemon writes its first events to its log file after the command has ended.
+    let log = || fs::read_to_string(world.path("run/v.log")).unwrap();
+    let removed = "removed what a killed server left: ";
+    wait_until("the log has the removal", || log().contains(removed));
+    let log = log();
     assert!(!log.contains("RemovedLeftovers"), "{log}");
     assert_eq!(target(&world, "v"), Some(kernel_device(&world, "v").into()));
     world.ok(&["detach", "v"]);
