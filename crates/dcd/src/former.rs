@@ -8,17 +8,20 @@ use std::io;
 
 use forebay_device::{Device, DeviceError};
 use forebay_ring_log::{RingError, RingGeometry, RingSuperblock, VolumeId, read_superblocks};
-use forebay_units::{ByteLen, SECTOR_BYTES};
+use forebay_units::{ByteLen, Epoch, SECTOR_BYTES};
 
 use crate::error::DcdAttachError;
 use crate::fingerprint::Fingerprint;
 use crate::format::{DataIdentity, SuperblockPayload};
 use crate::pairing::{grown, judge};
-use crate::witness::{FailedLogRegistry, is_recorded};
+use crate::witness::FailedLogRegistry;
 
 /// A log that is out of use: an attach refuses it as abandoned.
 pub struct FormerLog {
     superblock: RingSuperblock,
+    /// The last epoch of the log. A failed-log record may name a later epoch than the superblock, if the device lost its
+    /// last writes.
+    epoch: Epoch,
     payload: SuperblockPayload,
 }
 
@@ -74,13 +77,20 @@ impl FormerLog {
         let Some(payload) = SuperblockPayload::decode(&superblock.layer) else {
             return Ok(None);
         };
-        let former = FormerLog {
+        let recorded = match records {
+            Some(records) => records.abandoned(superblock.volume).await?.map(Epoch),
+            None => None,
+        };
+        let own = superblock.epoch;
+        let is_recorded = recorded.is_some_and(|recorded| own <= recorded);
+        if !superblock.abandoned && !is_recorded {
+            return Ok(None);
+        }
+        Ok(Some(FormerLog {
+            epoch: recorded.map_or(own, |recorded| own.max(recorded)),
             superblock,
             payload,
-        };
-        let epoch = former.superblock.epoch.0;
-        let out_of_use = former.is_marked() || is_recorded(records, former.volume(), epoch).await?;
-        Ok(out_of_use.then_some(former))
+        }))
     }
 
     /// Returns the id of the volume.
@@ -141,7 +151,7 @@ impl FormerLog {
         let payload = emptied(&self.payload, data, identity).await;
         let payload = payload.map_err(|error| SuccessorError::Data(error.into()))?;
         let ring = RingGeometry::for_device(&log.geometry(), segment)?;
-        let (volume, epoch) = (self.volume(), self.superblock.epoch.next());
+        let (volume, epoch) = (self.volume(), self.epoch.next());
         let formatted = forebay_ring_log::format_device(log, ring, volume, epoch, payload.encode());
         formatted.await.map_err(SuccessorError::Format)?;
         Ok(notes)
