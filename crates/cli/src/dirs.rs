@@ -240,6 +240,20 @@ impl ProgramDirs {
         Ok(ConfigFile::parse(&content, &file, name)?)
     }
 
+    /// Makes the configuration file of a volume durable as it is now, if it exists. A program that changed it may have
+    /// been killed before that, and an editor may not have asked for it.
+    ///
+    /// # Errors
+    /// If the file or its directory cannot be made durable.
+    pub(crate) fn settle_description(&self, name: &VolumeName) -> io::Result<()> {
+        let file = match self.description_file(name).canonicalize() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        fs::File::open(&file)?.sync_all()?;
+        sync_parent(&file)
+    }
+
     /// Prepares a new configuration file, so that the later write cannot fail for reasons that are detectable now.
     pub(crate) fn new_description(&self, name: &VolumeName) -> CommandResult<NewConfigFile> {
         make(&self.config, 0o755)?;
@@ -374,10 +388,7 @@ impl NewConfigFile {
             self.content.write_all(text.as_bytes())?;
             self.content.sync_all()?;
             fs::rename(&self.temporary, &self.file)?;
-            match self.file.parent() {
-                Some(dir) => fs::File::open(dir)?.sync_all(),
-                None => Ok(()),
-            }
+            sync_parent(&self.file)
         };
         put().map_err(|error| cannot_write(&self.file, &error))?;
         Ok(self.file.clone())
@@ -388,6 +399,14 @@ impl Drop for NewConfigFile {
     fn drop(&mut self) {
         // The temporary file no longer exists if it was put in place.
         let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// Makes the names in the directory of `file` durable.
+fn sync_parent(file: &Path) -> io::Result<()> {
+    match file.parent() {
+        Some(dir) => fs::File::open(dir)?.sync_all(),
+        None => Ok(()),
     }
 }
 

@@ -63,6 +63,11 @@ pub(super) async fn start(
     target: VolumeTarget,
     accept: AcceptArgs,
 ) -> CommandResult<StartedDaemon> {
+    // If a power cut restored a former configuration file, the next attach would use a former log, without the data of
+    // this one. A read-only or failing system directory is no reason to refuse the volume.
+    if let Err(error) = setting.dirs.settle_description(&target.name) {
+        tracing::warn!(%error, "cannot make the configuration file durable");
+    }
     // Sockets first: errors with them are cheap to find.
     let bind = async || DaemonSockets::bind(&setting, &target);
     let sockets = setting.lock.patiently(setting.rt, bind).await?;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::control::answer;
-use crate::system::{TestMount, can_serve_loop, installed, tool};
+use crate::system::{TestMount, can_serve_loop, installed, loop_over, tool};
 use crate::world::{CliSandbox, MIB, failed, wait_until};
 use crate::writer::{RunningWriter, content};
 
@@ -329,4 +329,30 @@ fn replacements_at_once_follow_each_other_and_a_detach() {
     attach_again(&world);
     assert_eq!(world.client().read(MIB, 4096).unwrap(), [5; 4096]);
     world.detach();
+}
+
+#[test]
+fn an_attach_makes_the_configuration_file_durable_that_it_uses() {
+    let test = "an_attach_makes_the_configuration_file_durable_that_it_uses";
+    if !installed(test, &["mkfs.ext4"]) {
+        return;
+    }
+    let world = CliSandbox::with_volume();
+    let text = config(&world);
+    let system = world.image("system.img", 32 * MIB);
+    tool("mkfs.ext4", &["-q", system.to_str().unwrap()]).expect("mkfs.ext4");
+    let Some(disk) = loop_over(test, &system) else {
+        return;
+    };
+    // The filesystem itself makes nothing durable for five minutes.
+    let mounted = TestMount::new(&disk.0, &world.path("etc"), "commit=300").expect("mount");
+    fs::write(world.path("etc/v.toml"), &text).unwrap();
+    world.attach();
+    let left = world.path("left.img");
+    fs::copy(&system, &left).unwrap();
+    world.detach();
+    mounted.unmount().unwrap();
+    let left = loop_over(test, &left).expect("a loop device");
+    let _mounted = TestMount::new(&left.0, &world.path("etc"), "ro").expect("mount");
+    assert_eq!(config(&world), text, "after a power cut");
 }
