@@ -196,6 +196,7 @@ impl DcdEngine {
         let lost = self.past_log.borrow().flushes_failed();
         let home = self.write_pieces_home(sound.clone(), WritebackPriority::Rescue, true);
         let home = home.await;
+        self.counters.borrow_mut().destaged_bytes += home.written;
         if let Some(error) = &home.error {
             self.note_setback(error);
         }
@@ -367,7 +368,9 @@ impl DcdEngine {
         } else {
             Durability::Flush
         };
+        let len = buf.len() as u64;
         self.write_past_log(at, buf, durability).await?;
+        self.counters.borrow_mut().bypass_bytes += len;
         self.map.borrow_mut().mark(range, None);
         Ok(())
     }

@@ -235,6 +235,17 @@ impl DcdEngine {
         self.service.borrow().is_stopping()
     }
 
+    /// Returns the bytes written to the log device, and to the log devices before it.
+    pub(crate) fn log_written_bytes(&self) -> u64 {
+        self.counters.borrow().log_written_bytes + self.log.stats().bytes_written
+    }
+
+    /// Returns the bytes that were overwritten before they were destaged, with all logs since the attach.
+    pub(crate) fn absorbed_bytes(&self) -> u64 {
+        let absorbed = self.map.borrow().absorbed_sectors() * SECTOR_BYTES;
+        self.counters.borrow().absorbed_bytes + absorbed
+    }
+
     /// Returns the lost ranges (first sector, number of sectors) in order, with adjacent ranges merged. They were lost
     /// fragment by fragment, and the superblock has space for few ranges.
     pub(crate) fn lost_ranges(&self) -> Vec<(u64, u64)> {

@@ -139,6 +139,9 @@ impl DcdVolume {
     /// Destages the data of the present log, as far as clients do not write more.
     async fn empty_log(&self, old: &DcdEngine) -> Result<(), ReplacementError> {
         let drained = old.rt.timeout(old.options.patience, self.drain()).await;
+        if old.is_closing() {
+            return Err(ReplacementError::Closing);
+        }
         if let Ok(drained) = drained {
             drained?;
         } else if let Some(left) = self.what_is_left() {
@@ -170,6 +173,12 @@ impl DcdVolume {
         let (next, _) = opened.map_err(|_| ReplacementError::TooSlow)??;
         if old.is_closing() {
             return Err(ReplacementError::Closing);
+        }
+        // Counters belong to the volume. The next engine has nothing to count yet.
+        let (written, absorbed) = (old.log_written_bytes(), old.absorbed_bytes());
+        {
+            let mut counters = old.counters.borrow_mut();
+            (counters.log_written_bytes, counters.absorbed_bytes) = (written, absorbed);
         }
         next.engine.counters.swap(&old.counters);
         self.succession.replace(next);

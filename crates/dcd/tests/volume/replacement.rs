@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    AttachOptions, AttachReport, CacheMode, DcdAttachError, DcdVolume, FailedLogRegistry,
-    LogReplacement, ReplacementError, ReplacementReport,
+    AttachOptions, AttachReport, CacheMode, DcdAttachError, DcdStatus, DcdVolume,
+    FailedLogRegistry, LogReplacement, ReplacementError, ReplacementReport,
 };
 use forebay_device::{BufMut, Device, DeviceOp, DeviceSlice};
 use forebay_rng::Rng;
@@ -93,11 +93,16 @@ fn another_log_takes_over_and_the_former_log_is_refused() {
     let testbed = fresh().scenario(1, None);
     let report = with_volume(&testbed, 0, |_, volume, log, data| async move {
         write(&volume, 1, 0, 64 * LINE).await;
+        write(&volume, 1, 0, 64 * LINE).await;
+        let before = volume.status();
         let report = replace(&volume, &log, &data, 1, || Ok(())).await;
         write(&volume, 2, 32 * LINE, 64 * LINE).await;
         volume.flush().await.expect("flush");
         let status = volume.status();
-        assert_eq!((status.mode, status.writes), (CacheMode::Caching, 2));
+        assert_eq!((status.mode, status.writes), (CacheMode::Caching, 3));
+        let counted = |status: &DcdStatus| (status.log_written_bytes, status.absorbed_bytes);
+        let (before, after) = (counted(&before), counted(&status));
+        assert!(before.0 < after.0 && before.1 == after.1 && before.1 > 0);
         assert!(status.log_used_bytes > 0, "the new log is in use");
         report
     });
