@@ -138,6 +138,7 @@ fn incarnation<R: DiskRole>(
         stop_at: None,
         abandons_at: None,
         freeze: None,
+        replaces_at: None,
         killed: false,
         cut_at: u64::MAX,
         after: IncarnationEnd::Cut,

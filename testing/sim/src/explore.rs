@@ -169,6 +169,7 @@ impl std::fmt::Display for ExplorationResult {
             cycles,
             cuts_in_recovery,
             freezes,
+            replacements,
             faults,
             requests,
             virtual_time,
@@ -176,7 +177,7 @@ impl std::fmt::Display for ExplorationResult {
         write!(
             f,
             "scenarios {scenarios} crash_points {cycles} cuts_in_recovery {cuts_in_recovery} freezes {freezes} \
-             faults_injected {faults} device_requests {requests} virtual_time_s {} violations {} \
+             replacements {replacements} faults_injected {faults} device_requests {requests} virtual_time_s {} violations {} \
              cycles_per_s_per_core {:.0} wall_s {:.1}",
             virtual_time.as_secs(),
             self.violations(),

@@ -132,6 +132,9 @@ pub struct Incarnation<R> {
     pub abandons_at: Option<Duration>,
     /// Freeze of the volume, in which its disks are copied.
     pub freeze: Option<PlannedFreeze>,
+    /// Time at which an administrator replaces a device of the volume in use
+    /// ([`crate::system::TestedSystem::replace_device`]).
+    pub replaces_at: Option<Duration>,
     /// True if the process dies without a power cut. The disks keep the contents of their caches, which a power cut in
     /// the next incarnation may lose.
     pub killed: bool,

@@ -197,6 +197,7 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
             self.attempt(|plan| plan.incarnations[incarnation].stop_at = None);
             self.attempt(|plan| plan.incarnations[incarnation].abandons_at = None);
             self.attempt(|plan| plan.incarnations[incarnation].freeze = None);
+            self.attempt(|plan| plan.incarnations[incarnation].replaces_at = None);
             self.attempt(|plan| plan.incarnations[incarnation].killed = false);
             for role in S::Role::ALL {
                 self.attempt(|plan| plan.incarnations[incarnation].disks[*role].block = plan.block);

@@ -4,6 +4,7 @@
 //! observable state. All else is the same for every system: clients, faults, power cuts, checks, and permitted results
 //! of reads. So a new layer has its own scenarios as soon as it implements [`TestedSystem`].
 
+use std::cell::Cell;
 use std::fmt::{Debug, Display};
 use std::ops::Range;
 use std::pin::Pin;
@@ -199,6 +200,22 @@ pub trait TestedSystem: ScenarioSettings {
         _copy: &DiskContents<Self::Role>,
     ) -> Option<Vec<u8>> {
         None
+    }
+
+    // Replacements.
+
+    /// Replaces a device of the volume in use, as an administrator does once in an incarnation. Returns false if the
+    /// volume has no such device, or is being closed. Systems that keep the default have no replacements in their plans.
+    ///
+    /// # Errors
+    /// The reason why the device is not replaced. Without faults, this is a violation.
+    fn replace_device(
+        &self,
+        _volume: &Self::Volume,
+        _disks: &PerDisk<Self::Role, Rc<SimDisk>>,
+        _known: &Cell<Self::Known>,
+    ) -> impl Future<Output = Result<bool, String>> {
+        async { Ok(false) }
     }
 
     // Guarantees.

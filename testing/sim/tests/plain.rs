@@ -100,6 +100,7 @@ fn incarnation(
         stop_at: None,
         abandons_at: None,
         freeze: None,
+        replaces_at: None,
         killed: rng.one_in(4),
         after: rng.pick(&[
             IncarnationEnd::Cut,

@@ -15,6 +15,7 @@
 //! - Summaries in the log rot. The records' headers contain the same data, so nothing is lost.
 //! - An administrator declares unreadable data of the log lost.
 //! - The log device is missing after a crash, and an empty device replaces it.
+//! - Another device becomes the log of the volume in use, at any moment, also while devices fail or the volume closes.
 //! - The volume is frozen at any moment, also while devices fail or hang, and its devices are copied.
 //! - *Only in marked scenarios, with weaker guarantees*
 //!   ([`CrashGuarantee::Known`](forebay_sim::writers::CrashGuarantee::Known)): bits of the log change. A write to the log
@@ -24,14 +25,15 @@
 //!
 //! # Reading order
 //!
-//! `settings.rs` (the differences between scenarios), `volume.rs` (making and attaching a cache) with
-//! `freezable.rs`, `system.rs` (its guarantees), [`checkers`] (its further conditions), [`plan`] (its possible events). Tests that execute single steps
-//! use [`testbed`].
+//! `settings.rs` (the differences between scenarios), `volume.rs` (making and attaching a cache) with `freezable.rs` and
+//! `spare.rs`, `system.rs` (its guarantees), [`checkers`] (its further conditions), [`plan`] (its possible events). Tests
+//! that execute single steps use [`testbed`].
 
 pub mod checkers;
 mod freezable;
 pub mod plan;
 mod settings;
+mod spare;
 mod system;
 pub mod testbed;
 pub mod volume;

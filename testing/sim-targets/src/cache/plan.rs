@@ -1,5 +1,6 @@
 //! Scenarios of the cache: the faults, their probabilities and their combinations.
 
+mod replacements;
 mod scenes;
 mod short_incarnations;
 mod spans;
@@ -52,6 +53,7 @@ pub(super) fn of_seed(seed: u64) -> CachePlan {
     troubles::add(&mut plan);
     short_incarnations::add(&mut plan);
     plan.add_freezes();
+    replacements::add(&mut plan);
     plan
 }
 
@@ -73,6 +75,7 @@ fn cache(rng: &Rng, kind: CacheFaultKind, seed: u64, flood: bool) -> CacheTarget
         gaps: gaps(seed),
         flood,
         one_disk: false,
+        spare_log: false,
     }
 }
 
@@ -115,6 +118,7 @@ fn incarnation(plan: &CachePlan, rng: &Rng, seed: u64, first: bool) -> CacheInca
         stop_at: None,
         abandons_at: None,
         freeze: None,
+        replaces_at: None,
         killed: false,
         cut_at: if first || rng.coin() {
             rng.below(requests)
@@ -147,10 +151,12 @@ fn disks(
         [us(4000), us(20_000)]
     };
     let flush_takes = rng.one_in(3).then(|| us(40_000));
+    let sound = DiskFaults::default();
     PerDisk::of(|role| {
         let (slowest, flush_takes, faults) = match role {
             CacheDisk::Log => (slowest[0], flush_takes, &log),
             CacheDisk::Data => (slowest[1], None, &data),
+            CacheDisk::Spare => (slowest[0], flush_takes, &sound),
         };
         DiskConditions {
             block,

@@ -13,10 +13,12 @@ pub enum CacheDisk {
     Log,
     /// The data device.
     Data,
+    /// A device that may become the log.
+    Spare,
 }
 
 impl forebay_sim::role::DiskRole for CacheDisk {
-    const ALL: &'static [CacheDisk] = &[CacheDisk::Log, CacheDisk::Data];
+    const ALL: &'static [CacheDisk] = &[CacheDisk::Log, CacheDisk::Data, CacheDisk::Spare];
 }
 
 impl Display for CacheDisk {
@@ -24,6 +26,7 @@ impl Display for CacheDisk {
         f.write_str(match self {
             CacheDisk::Log => "log",
             CacheDisk::Data => "data",
+            CacheDisk::Spare => "spare log",
         })
     }
 }
@@ -83,6 +86,8 @@ pub struct CacheTarget {
     /// True if both devices are parts of one disk. A failed flush of either device may then lose the unflushed writes
     /// of both.
     pub one_disk: bool,
+    /// True if a second device exists, which may become the log.
+    pub spare_log: bool,
 }
 
 impl CacheTarget {
@@ -99,6 +104,7 @@ impl CacheTarget {
             gaps: None,
             flood: false,
             one_disk: false,
+            spare_log: false,
         }
     }
 }
@@ -135,6 +141,9 @@ impl ScenarioSettings for CacheTarget {
         if self.one_disk {
             write!(f, ", both devices on one disk")?;
         }
+        if self.spare_log {
+            write!(f, ", a spare log")?;
+        }
         Ok(())
     }
 
@@ -161,6 +170,7 @@ impl ScenarioSettings for CacheTarget {
             |cache| cache.map_memory = None,
             |cache| cache.gaps = None,
             |cache| cache.one_disk = false,
+            |cache| cache.spare_log = false,
             |cache| cache.used_log = false,
             |cache| cache.grown = false,
             |cache| cache.acknowledge = AckMode::Memory,

@@ -1,10 +1,12 @@
 //! Guarantees of the write cache, and its exhaustive runs.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    AttachOptions, AttachReport, CacheMode, DcdAttachError, DcdVolume, DrainError, OffsetPolicy,
+    AttachOptions, AttachReport, CacheMode, DcdAttachError, DcdVolume, DrainError, LogReplacement,
+    OffsetPolicy, ReplacementError,
 };
 use forebay_device::{AckMode, DeviceOp, IoFuture};
 use forebay_frontend::freeze::FreezePhase;
@@ -27,17 +29,29 @@ use super::checkers::{DataDeviceWatcher, LogDeviceWatcher, accounts, epochs, liv
 use super::freezable::FreezableCache;
 use super::plan::{CacheIncarnation, CachePlan, of_seed};
 use super::settings::{CacheDisk, CacheFaultKind, CacheTarget};
-use super::volume::{CacheImages, LOG_BYTES, attaching, kept, lost_with, medium, with_log};
+use super::spare;
+use super::volume::{
+    CacheImages, LOG_BYTES, SEGMENT, attaching, devices, kept, lost_with, medium, with_log,
+};
 
 /// Observations of a cache in one incarnation.
 #[derive(Clone, Copy, Default)]
 pub struct CacheObservations {
     /// True if a required request of the log failed after the attach.
     log_failed: bool,
+    /// True if the log was taken out of use, and no other log is in use yet.
+    replacing: bool,
     /// True if a flush of the data device failed, and may have lost data without a copy in the log.
     home_lost: bool,
     /// Checker for writers that wait for space.
     waiting: StarvationChecker,
+}
+
+impl CacheObservations {
+    /// Returns true if the data device alone may be the volume.
+    fn has_no_log(self) -> bool {
+        self.log_failed || self.replacing
+    }
 }
 
 impl CacheTarget {
@@ -67,14 +81,15 @@ impl TestedSystem for CacheTarget {
     }
 
     fn fresh(plan: &CachePlan) -> CacheImages {
-        let CacheTarget {
-            used_log, grown, ..
-        } = plan.volume;
-        kept(plan.len, plan.block, used_log, grown)
+        kept(plan.len, plan.block, &plan.volume)
     }
 
     fn renewed(plan: &CachePlan, seen: &[u8]) -> CacheImages {
-        with_log(LOG_BYTES, &DiskImage::of(seen), plan.block)
+        let mut medium = with_log(LOG_BYTES, &DiskImage::of(seen), plan.block);
+        if plan.volume.spare_log {
+            medium[CacheDisk::Spare] = spare::disk(LOG_BYTES, 0);
+        }
+        medium
     }
 
     fn attach(
@@ -124,14 +139,49 @@ impl TestedSystem for CacheTarget {
         volume.gate.release(volume)
     }
 
-    /// A failed log may be marked as abandoned at any time.
+    async fn replace_device(
+        &self,
+        volume: &FreezableCache,
+        disks: &PerDisk<CacheDisk, Rc<SimDisk>>,
+        known: &Cell<CacheObservations>,
+    ) -> Result<bool, String> {
+        let Some(next) = spare::not_in_use(disks) else {
+            return Ok(false);
+        };
+        let is_replacing = |replacing| {
+            let before = known.get();
+            known.set(CacheObservations {
+                replacing,
+                ..before
+            });
+        };
+        let [log, data] = devices(disks, next, self.one_disk);
+        let new = LogReplacement {
+            log,
+            data,
+            segment: SEGMENT,
+            options: self.options(),
+        };
+        let noting = spare::note(Rc::clone(&disks[CacheDisk::Spare]), next);
+        let record = async { noting.await.map_err(|error| error.to_string()) };
+        is_replacing(true);
+        match volume.replace_log(new, record).await {
+            // After a failure, some sectors may have parts of a failed write.
+            Ok(_) => is_replacing(self.may_fail()),
+            Err(ReplacementError::Closing) => return Ok(false),
+            Err(error) => return Err(error.to_string()),
+        }
+        Ok(true)
+    }
+
+    /// A log that failed or is out of use may be marked as abandoned at any time.
     fn stays_still(role: CacheDisk, known: CacheObservations) -> bool {
-        role == CacheDisk::Data || !known.log_failed
+        role == CacheDisk::Data || !known.has_no_log()
     }
 
     fn check_copy(report: &AttachReport, known: CacheObservations) -> Result<(), Violation> {
         let is_clean = report.was_clean && report.records == 0;
-        if is_clean || known.log_failed {
+        if is_clean || known.has_no_log() {
             return Ok(());
         }
         let text = format!("a copy of a frozen volume is not clean: {report:?}");
@@ -157,7 +207,7 @@ impl TestedSystem for CacheTarget {
     }
 
     fn guarantee(&self, known: CacheObservations) -> CrashGuarantee {
-        if known.log_failed || self.bypass.is_some() {
+        if known.has_no_log() || self.bypass.is_some() {
             CrashGuarantee::Sectors
         } else {
             CrashGuarantee::Prefix
@@ -198,7 +248,8 @@ impl TestedSystem for CacheTarget {
             &incarnation.disks[CacheDisk::Log].faults,
             &incarnation.disks[CacheDisk::Data].faults,
         );
-        let soon_over = data.end().is_some_and(|end| end < liveness::PATIENCE / 3);
+        let soon_over = incarnation.replaces_at.is_none()
+            && data.end().is_some_and(|end| end < liveness::PATIENCE / 3);
         // On one disk, a failed flush of the data device may lose data of the log.
         let alone = !plan.volume.one_disk;
         let steady = plan.clock_leaps.is_none() && data.slow.is_none() && alone;
@@ -207,7 +258,7 @@ impl TestedSystem for CacheTarget {
 
     /// The durable part of a failed log, and of data that bypassed the log, is undefined.
     fn may_be_killed(known: CacheObservations) -> bool {
-        !known.log_failed
+        !known.has_no_log()
     }
 
     fn refused(
@@ -218,21 +269,21 @@ impl TestedSystem for CacheTarget {
     ) -> RefusalMeaning {
         match refusal {
             // The data device alone is the volume.
-            DcdAttachError::Abandoned { .. } if known.log_failed => {
-                let lost = lost_with(&medium[CacheDisk::Log]);
+            DcdAttachError::Abandoned { .. } if known.has_no_log() => {
+                let lost = lost_with(&medium[spare::in_use(medium)]);
                 RefusalMeaning::Holds(medium[CacheDisk::Data].to_vec(), Some(lost))
             }
             // Writes of a failed log's superblock fail. The cache writes a doubtful copy again, and then the other
             // copy, because one valid copy is sufficient. A cut at this moment may tear both copies, so that no later
             // attach accepts the log.
             DcdAttachError::Log(LogOpenError::Superblocks(PairError::NoSuperblock { .. }))
-                if known.log_failed =>
+                if known.has_no_log() =>
             {
                 RefusalMeaning::Holds(medium[CacheDisk::Data].to_vec(), None)
             }
             // The rescue had begun to change the ends of the data device. The log is valid only after a command of the
             // administrator.
-            DcdAttachError::Changed { .. } if known.log_failed => RefusalMeaning::Insist,
+            DcdAttachError::Changed { .. } if known.has_no_log() => RefusalMeaning::Insist,
             _ => RefusalMeaning::WithoutReason,
         }
     }
@@ -252,12 +303,12 @@ impl TestedSystem for CacheTarget {
         disks: &PerDisk<CacheDisk, Rc<SimDisk>>,
     ) -> Box<dyn RequestWatcher> {
         match role {
-            CacheDisk::Log => {
+            CacheDisk::Log | CacheDisk::Spare => {
                 let data = &disks[CacheDisk::Data];
                 Box::new(LogDeviceWatcher::new(
                     data,
                     !self.is_dishonest(),
-                    self.one_disk,
+                    self.one_disk && role == CacheDisk::Log,
                 ))
             }
             CacheDisk::Data => Box::new(DataDeviceWatcher::default()),
@@ -276,9 +327,9 @@ impl TestedSystem for CacheTarget {
             return;
         }
         let flush_of = |which| request.is_flush() && (role == which || self.one_disk);
-        let has_only_copy = self.bypass.is_some() || known.log_failed;
+        let has_only_copy = self.bypass.is_some() || known.has_no_log();
         known.home_lost |= flush_of(CacheDisk::Data) && has_only_copy;
-        let of_log = role == CacheDisk::Log && request.op != DeviceOp::Read;
+        let of_log = role != CacheDisk::Data && request.op != DeviceOp::Read;
         known.log_failed |= attached && (of_log || flush_of(CacheDisk::Log));
     }
 
@@ -324,7 +375,7 @@ impl TestedSystem for CacheTarget {
     }
 
     fn check_drained(volume: &FreezableCache, known: CacheObservations) -> Result<(), Violation> {
-        if known.log_failed {
+        if known.has_no_log() {
             Ok(())
         } else {
             accounts::check_drained(volume)
@@ -332,7 +383,7 @@ impl TestedSystem for CacheTarget {
     }
 
     fn check_lived(before: &CacheImages, after: &CacheImages) -> Result<(), Violation> {
-        epochs::begun(&before[CacheDisk::Log], &after[CacheDisk::Log])
+        epochs::begun(&before[spare::in_use(before)], &after[spare::in_use(after)])
     }
 
     /// Returns a plain cache and these variants:
@@ -344,6 +395,7 @@ impl TestedSystem for CacheTarget {
     /// - blocks of 4096 bytes
     /// - rotational offsets between records
     /// - a freeze while the script runs
+    /// - another log while the script runs
     fn cut_everywhere(seed: u64) -> Vec<(String, CachePlan)> {
         let (len, plain) = (128 << 10, CacheTarget::plain(CacheFaultKind::Calm));
         let durable = CacheTarget {
@@ -377,14 +429,24 @@ impl TestedSystem for CacheTarget {
         });
         let mut frozen = cuts(seed, plain.clone(), 512, len);
         frozen.incarnations[0].freeze = Some(PlannedFreeze::EARLY);
-        let frozen = [(format!("a freeze, seed {seed}"), frozen)];
-        named.into_iter().chain(frozen).collect()
+        let with_spare = CacheTarget {
+            spare_log: true,
+            ..plain.clone()
+        };
+        let mut replaced = cuts(seed, with_spare, 512, len);
+        replaced.incarnations[0].replaces_at = Some(PlannedFreeze::EARLY.at);
+        let disturbed = [
+            (format!("a freeze, seed {seed}"), frozen),
+            (format!("another log, seed {seed}"), replaced),
+        ];
+        named.into_iter().chain(disturbed).collect()
     }
 
     fn failing(role: CacheDisk, op: DeviceOp) -> Option<CacheTarget> {
         let kind = match (role, op) {
             // A log is discarded or zeroed only when it is made.
             (CacheDisk::Log, DeviceOp::Discard | DeviceOp::WriteZeroes) => return None,
+            (CacheDisk::Spare, _) => return None,
             (CacheDisk::Log, DeviceOp::Read) => CacheFaultKind::LogReadsFail,
             (CacheDisk::Log, _) => CacheFaultKind::LogFails,
             (CacheDisk::Data, _) => CacheFaultKind::DataFails,

@@ -16,10 +16,15 @@ use forebay_sim::role::PerDisk;
 use forebay_sim::stamp::{BEFORE, stamp};
 use forebay_units::ByteLen;
 
-use super::settings::CacheDisk;
+use super::settings::{CacheDisk, CacheTarget};
+use super::spare;
 
 /// Bytes of the smallest log with segments of 128 KiB.
 pub const LOG_BYTES: u64 = (1 << 20) + 32 * (128 << 10);
+/// Size of a segment of the log.
+pub(super) const SEGMENT: ByteLen = ByteLen::kib(128);
+/// Content of a log device that had another use before.
+const FILLER: u8 = 0xa5;
 /// The identity of the volume in all scenarios.
 pub const VOLUME: VolumeId = VolumeId([7; 16]);
 
@@ -35,11 +40,12 @@ pub fn identity(len: u64) -> DataIdentity {
     }
 }
 
-/// Returns the contents of a log device and a data device.
+/// Returns the contents of a log device and a data device, without a spare log.
 pub fn medium(log: &DiskImage, data: &DiskImage) -> CacheImages {
     PerDisk::of(|role| match role {
         CacheDisk::Log => log.clone(),
         CacheDisk::Data => data.clone(),
+        CacheDisk::Spare => spare::disk(0, 0),
     })
 }
 
@@ -58,7 +64,7 @@ pub fn fresh(len: u64, block: u32) -> CacheImages {
 /// # Panics
 /// If no log can be made for such a device.
 pub fn on_used_log(len: u64, block: u32) -> CacheImages {
-    let before = DiskImage::of(&vec![0xa5; LOG_BYTES as usize]);
+    let before = DiskImage::of(&vec![FILLER; LOG_BYTES as usize]);
     with_log_on(&before, &DiskImage::of(&stamp(BEFORE, 0, len)), block)
 }
 
@@ -109,7 +115,7 @@ fn with_log_on(log: &DiskImage, data: &DiskImage, block: u32) -> CacheImages {
     let options = CreateOptions {
         name: "test".into(),
         volume: VOLUME,
-        segment: ByteLen::kib(128),
+        segment: SEGMENT,
         data: identity(data.len()),
     };
     let create = async move { forebay_dcd::create(log, home, options).await };
@@ -117,19 +123,25 @@ fn with_log_on(log: &DiskImage, data: &DiskImage, block: u32) -> CacheImages {
     machine.cut(WriteFate::Keep)
 }
 
-/// Length of the data device, block size of both devices, earlier use of the log device, and growth of the data device
-/// after the log was made.
-type FreshCacheKey = (u64, u32, bool, bool);
+/// Length of the data device, block size of all devices, earlier use of the log devices, growth of the data device
+/// after the log was made, and a spare log.
+type FreshCacheKey = (u64, u32, bool, bool, bool);
 
 thread_local! {
     /// Fresh disks, made once for all scenarios of a thread.
     static FRESH: RefCell<Vec<(FreshCacheKey, CacheImages)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns disks like [`fresh`] or [`on_used_log`], whose data device grew if `grown` is true. A thread makes them
-/// once.
-pub(super) fn kept(len: u64, block: u32, used_log: bool, grown: bool) -> CacheImages {
-    let key = (len, block, used_log, grown);
+/// Returns the disks at the start of a scenario, with a data device of `len` bytes and blocks of `block` bytes: like
+/// [`fresh`] or [`on_used_log`], with a data device that grew, or with a spare log. A thread makes them once.
+pub(super) fn kept(len: u64, block: u32, volume: &CacheTarget) -> CacheImages {
+    let CacheTarget {
+        used_log,
+        grown,
+        spare_log,
+        ..
+    } = *volume;
+    let key = (len, block, used_log, grown, spare_log);
     let known = FRESH.with_borrow(|all| {
         let known = all.iter().find(|(known, _)| *known == key);
         known.map(|(_, medium)| medium.clone())
@@ -142,27 +154,39 @@ pub(super) fn kept(len: u64, block: u32, used_log: bool, grown: bool) -> CacheIm
                 fresh(len, block)
             }
         };
-        let medium = if grown {
+        let mut medium = if grown {
             on_grown_device(len, made)
         } else {
             made(len)
         };
+        let spare_bytes = if spare_log { LOG_BYTES } else { 0 };
+        medium[CacheDisk::Spare] = spare::disk(spare_bytes, if used_log { FILLER } else { 0 });
         FRESH.with_borrow_mut(|all| all.push((key, medium.clone())));
         medium
     })
 }
 
-/// Returns the two disks as devices, which are parts of one disk if `one_disk` is true.
-fn devices(disks: [Rc<SimDisk>; 2], one_disk: bool) -> [Rc<dyn Device>; 2] {
-    if one_disk {
-        SimDisk::share_cache(&disks.each_ref());
-        let parts = OneDisk::over(disks.map(|disk| disk as Rc<dyn Device>));
-        return parts.map(|part| part as Rc<dyn Device>);
+/// Returns the log device on the disk `log`, and the data device. If `one_disk` is true, the data device and the first
+/// log device are parts of one disk.
+pub(super) fn devices(
+    disks: &PerDisk<CacheDisk, Rc<SimDisk>>,
+    log: CacheDisk,
+    one_disk: bool,
+) -> [Rc<dyn Device>; 2] {
+    let data = Rc::clone(&disks[CacheDisk::Data]) as Rc<dyn Device>;
+    let parts = [spare::log_on(disks, log), data];
+    if !one_disk {
+        return parts;
     }
-    disks.map(|disk| disk as Rc<dyn Device>)
+    SimDisk::share_cache(&[&disks[CacheDisk::Log], &disks[CacheDisk::Data]]);
+    if log == CacheDisk::Log {
+        OneDisk::over(parts).map(|part| part as Rc<dyn Device>)
+    } else {
+        parts
+    }
 }
 
-/// Returns the future of an attach on a machine. All attaches of a scenario use this function, in service and for
+/// Returns the future of an attach on a machine, with the log in use. All attaches of a scenario use this function, in service and for
 /// checks, so additional arguments beside the two disks belong here.
 pub fn attaching(
     machine: &Machine<CacheDisk>,
@@ -171,8 +195,8 @@ pub fn attaching(
     witness: Option<Rc<dyn FailedLogRegistry>>,
 ) -> impl Future<Output = Result<(DcdVolume, AttachReport), DcdAttachError>> + use<> {
     let rt = machine.rt.clone();
-    let [log, data] = [CacheDisk::Log, CacheDisk::Data].map(|role| Rc::clone(&machine.disks[role]));
+    let disks = &machine.disks;
+    let [log, data] = devices(disks, spare::in_use_on(disks), one_disk);
     let identity = identity(data.geometry().len);
-    let [log, data] = devices([log, data], one_disk);
     DcdVolume::attach_witnessed(rt, log, data, identity, options, witness)
 }

@@ -222,6 +222,7 @@ fn incarnation(plan: &SpacePlan, rng: &Rng, seed: u64, first: bool) -> SpaceInca
         stop_at: None,
         abandons_at: None,
         freeze: None,
+        replaces_at: None,
         killed: false,
         cut_at: if first || rng.coin() {
             rng.below(requests)

@@ -66,6 +66,9 @@ impl<S: ScenarioSettings> Display for ScenarioPlan<S> {
             if let Some(at) = incarnation.abandons_at {
                 writeln!(f, "    what cannot be read is abandoned from {at:?} on")?;
             }
+            if let Some(at) = incarnation.replaces_at {
+                writeln!(f, "    a device is replaced at {at:?}")?;
+            }
             if let Some(freeze) = incarnation.freeze {
                 let PlannedFreeze {
                     at,

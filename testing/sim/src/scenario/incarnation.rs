@@ -8,11 +8,12 @@ use std::time::Duration;
 use forebay_device::CheckedDevice;
 use forebay_rng::{Rng, mix};
 use forebay_rt::Rt;
-use futures_util::future::{Either, join, join_all, select};
+use futures_util::future::{Either, join, join_all, join3, select};
 
 use super::ctx::{IncarnationObserver, ScenarioContext, SurvivingDisks};
 use super::freezing::freezing;
 use super::look;
+use super::replacing::replacing;
 use super::stop::IncarnationStopper;
 use super::user::ScenarioWriter;
 use crate::clock::LeapingTime;
@@ -349,8 +350,9 @@ async fn serve<S: TestedSystem>(
     let guard = std::pin::pin!(guard);
     let abandoned = abandoning(ctx, rt, &volume, incarnation);
     let frozen = freezing(ctx, rt, &volume, disks, incarnation.freeze);
-    let abandoned = std::pin::pin!(join(abandoned, frozen));
-    if let Either::Right(_) = select(work, select(guard, abandoned)).await {
+    let replaced = replacing(ctx, rt, &volume, disks, incarnation.replaces_at);
+    let administrators = std::pin::pin!(join3(abandoned, frozen, replaced));
+    if let Either::Right(_) = select(work, select(guard, administrators)).await {
         ctx.tape.say(rt.now(), || "abandoned".into());
     }
 }

@@ -6,6 +6,7 @@ mod freezing;
 mod incarnation;
 mod look;
 mod memory;
+mod replacing;
 mod stop;
 mod user;
 
@@ -31,6 +32,8 @@ pub struct ScenarioTally {
     pub cuts_in_recovery: u64,
     /// Number of copies of frozen volumes.
     pub freezes: u64,
+    /// Number of devices that were replaced in use.
+    pub replacements: u64,
     /// Number of failed requests, flushes that lied, rotted bits, and misplaced writes.
     pub faults: u64,
     /// Number of requests to disks.
@@ -46,6 +49,7 @@ impl ScenarioTally {
         self.cycles += other.cycles;
         self.cuts_in_recovery += other.cuts_in_recovery;
         self.freezes += other.freezes;
+        self.replacements += other.replacements;
         self.faults += other.faults;
         self.requests += other.requests;
         self.virtual_time += other.virtual_time;

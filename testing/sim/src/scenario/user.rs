@@ -103,7 +103,7 @@ impl<S: TestedSystem> ScenarioWriter<S> {
     fn smoothly(&self, action: &ScriptAction, began: Instant, ahead: u64) {
         let plan = &self.ctx.plan;
         let incarnation = &plan.incarnations[self.ctx.incarnation.get()];
-        let may_be_held = incarnation.freeze.is_some();
+        let may_be_held = incarnation.freeze.is_some() || incarnation.replaces_at.is_some();
         if let ScriptAction::Write { fua: false, .. } = action
             && !may_be_held
         {

@@ -34,6 +34,10 @@ impl SuperblockChecker {
             return Ok(());
         };
         let [a, b] = [self.done[0].get(), self.done[1].get()];
+        if which == 0 && generation == self.asked.get() {
+            // An abandoned log is marked by two writes: one without FUA, and one with FUA.
+            return Ok(());
+        }
         let wrong = match which {
             0 if b < self.asked.replace(generation) => "before the last was written to copy B",
             1 if a < generation => "to copy B before it was written to copy A",
@@ -47,8 +51,8 @@ impl SuperblockChecker {
     pub(super) fn ended(&self, request: &DiskRequest, failed: bool) {
         match copy(request) {
             _ if failed => self.failed.set(true),
-            Some((which, generation)) => self.done[which].set(generation),
-            None => {}
+            Some((which, generation)) if request.fua => self.done[which].set(generation),
+            _ => {}
         }
     }
 }

@@ -115,14 +115,22 @@ fn superblock_checker_detects_copy_b_written_too_early_or_omitted() {
         }
         .encode()
     };
+    let durable = |at, bytes: &[u8]| DiskRequest {
+        fua: true,
+        ..write(at, bytes)
+    };
     let copies = copies::SuperblockChecker::default();
-    let a = write(SUPERBLOCK_A_AT, &of(7));
-    let b = write(SUPERBLOCK_B_AT, &of(7));
-    assert_eq!(says(copies.issued(&a)), "nothing");
+    let volatile = write(SUPERBLOCK_A_AT, &of(7));
+    let a = durable(SUPERBLOCK_A_AT, &of(7));
+    let b = durable(SUPERBLOCK_B_AT, &of(7));
+    assert_eq!(says(copies.issued(&volatile)), "nothing");
     assert_eq!(says(copies.issued(&b)), "copies (I3)", "A is not done");
+    copies.ended(&volatile, false);
+    assert_eq!(says(copies.issued(&b)), "copies (I3)", "A is not durable");
+    assert_eq!(says(copies.issued(&a)), "nothing", "A is written again");
     copies.ended(&a, false);
     assert_eq!(says(copies.issued(&b)), "nothing");
-    let next = write(SUPERBLOCK_A_AT, &of(8));
+    let next = durable(SUPERBLOCK_A_AT, &of(8));
     assert_eq!(says(copies.issued(&next)), "copies (I3)", "B is not done");
 }
 

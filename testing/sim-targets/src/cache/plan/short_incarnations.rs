@@ -73,6 +73,7 @@ fn incarnation(rng: &Rng, plan: &CachePlan, n: u64) -> CacheIncarnation {
         stop_at: None,
         abandons_at: None,
         freeze: None,
+        replaces_at: None,
         killed: false,
         after: IncarnationEnd::Cut,
         coin: match rng.below(8) {
