@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use forebay_device::{AckMode, Buf, BufMut, DeviceError, DeviceOp, Durability, Result};
 use forebay_ring_log::{LogAddr, LogError, RangeKind};
+use forebay_rt::RangeGuard;
 use forebay_units::{BlockNumber, SegmentSeq};
 use futures_util::future::{Either, select};
 
@@ -356,12 +357,24 @@ impl DcdEngine {
         }
     }
 
+    /// Locks sectors of the data device for a client's change without a log.
+    ///
+    /// # Errors
+    /// If the volume is being closed: a slow device could keep a queue of such changes busy for minutes.
+    async fn turn_at_home(&self, op: DeviceOp, sectors: Range<u64>) -> Result<RangeGuard> {
+        let turn = self.home.lock(sectors).await;
+        if self.is_closing() {
+            return Err(DeviceError::Closed { op });
+        }
+        Ok(turn)
+    }
+
     /// Writes to the data device without a log. If the log or its buffer holds older data of the range, this older data
     /// is removed from the map only after the new data is durable: the data device could still lose the new data, and
     /// the older copy is durable.
     pub(crate) async fn write_home(&self, at: u64, buf: Buf, when: AckMode) -> Result<()> {
         let range = sectors(&(at..at + buf.len() as u64));
-        let _turn = self.home.lock(range.clone()).await;
+        let _turn = self.turn_at_home(DeviceOp::Write, range.clone()).await?;
         let held = self.map.borrow().overlaps(range.clone());
         let durability = if when > AckMode::Memory || held {
             Durability::Fua
@@ -383,7 +396,7 @@ impl DcdEngine {
         range: Range<u64>,
     ) -> Result<()> {
         for part in home_parts(range) {
-            let turn = self.home.lock(part.clone()).await;
+            let turn = self.turn_at_home(op, part.clone()).await?;
             let lost = self.change_home_past_log(kind, part.clone()).await?;
             self.past_log.borrow_mut().note();
             if op == DeviceOp::WriteZeroes {

@@ -9,7 +9,7 @@ use forebay_dcd::{
     AttachOptions, CacheMode, DcdAttachError, DcdVolume, FailedLogFuture, FailedLogRegistry,
     StaleLog, VolumeId,
 };
-use forebay_device::{BufMut, Device, DeviceOp, Durability, ZeroedSpace};
+use forebay_device::{BufMut, Device, DeviceError, DeviceOp, Durability, ZeroedSpace};
 use forebay_rt::Rt;
 use forebay_sim::disk::WriteFate;
 use forebay_sim::stamp::stamp;
@@ -19,7 +19,7 @@ use forebay_sim_targets::cache::testbed::{
 use forebay_sim_targets::cache::volume::{LOG_BYTES, VOLUME};
 use forebay_units::ByteLen;
 
-use crate::stamped::{holds, write};
+use crate::stamped::{holds, try_write, write};
 
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;
@@ -679,6 +679,41 @@ fn a_failed_flush_of_the_data_device_loses_no_data_of_concurrent_destaging() {
         for n in 0..40 {
             assert!(holds(&after, 1, (64 + n * 2) * LINE, LINE), "line {n}");
         }
+    });
+}
+
+/// Found by the simulator (seed 1753742199229659): without a log, a close waited for all writes in the queue of a slow
+/// data device.
+#[test]
+fn a_close_without_a_log_ends_while_writers_wait_for_a_slow_data_device() {
+    let scenario = witnessed();
+    let (rt, log, data) = scenario.parts();
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
+        log.fail(|op, _| op != DeviceOp::Read);
+        write(&volume, 1, 0, LINE).await;
+        until_degraded(&rt, &volume).await;
+        data.hold
+            .replace(Some(Box::new(|_| Some(Duration::from_secs(1)))));
+        let writers: Vec<_> = (0..200)
+            .map(|id| {
+                let volume = volume.clone();
+                rt.spawn(async move { try_write(&volume, id, 64 * LINE, LINE).await })
+            })
+            .collect();
+        rt.sleep(Duration::from_secs(5)).await;
+        let began = rt.now();
+        volume.close().await.expect("all is durable");
+        let took = rt.now().since(began);
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        let mut stopped = 0;
+        for writer in writers {
+            match writer.await {
+                Ok(()) => {}
+                Err(DeviceError::Closed { .. }) => stopped += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(stopped > 150, "only {stopped} waited");
     });
 }
 
