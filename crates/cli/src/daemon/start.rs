@@ -8,12 +8,14 @@ use std::rc::Rc;
 use forebay_device::Device;
 use forebay_frontend::freeze::{FreezableDevice, VolumeFreeze};
 use forebay_frontend::requests::RequestMemory;
-use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener};
+use forebay_linux::{
+    DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener, isolated,
+};
 use forebay_nbd::{ClientLimits, NbdExport, NbdServer};
 use forebay_rt::{Event, Rt};
 use forebay_volume::{
     AcceptedFaults, AttachedLayer, HTTP, LISTEN, Layer, MEMORY, METRICS, OpenContext, OptionValues,
-    open,
+    VolumeName, open,
 };
 use futures_util::future::{Either, select};
 
@@ -63,11 +65,8 @@ pub(super) async fn start(
     target: VolumeTarget,
     accept: AcceptArgs,
 ) -> CommandResult<StartedDaemon> {
-    // If a power cut restored a former configuration file, the next attach would use a former log, without the data of
-    // this one. A read-only or failing system directory is no reason to refuse the volume.
-    if let Err(error) = setting.dirs.settle_description(&target.name) {
-        tracing::warn!(%error, "cannot make the configuration file durable");
-    }
+    let settling = settle_description(setting.dirs.clone(), target.name.clone());
+    setting.rt.spawn(settling).detach();
     // Sockets first: errors with them are cheap to find.
     let bind = async || DaemonSockets::bind(&setting, &target);
     let sockets = setting.lock.patiently(setting.rt, bind).await?;
@@ -90,6 +89,18 @@ pub(super) async fn start(
             }
             Err(failure)
         }
+    }
+}
+
+/// Makes the configuration file durable that the daemon uses. If a power cut restored a former file, the next attach
+/// would use a former log, without the data of this one.
+///
+/// The file may be on the volume itself, whose clients wait for this daemon, or on a disk that does not answer. So a
+/// thread does the work, and the volume does not wait for it.
+async fn settle_description(dirs: ProgramDirs, name: VolumeName) {
+    let settled = isolated(move || dirs.settle_description(&name)).await;
+    if let Err(error) = settled.and_then(|settled| settled) {
+        tracing::warn!(%error, "cannot make the configuration file durable");
     }
 }
 

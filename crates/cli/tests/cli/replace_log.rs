@@ -348,11 +348,15 @@ fn an_attach_makes_the_configuration_file_durable_that_it_uses() {
     let mounted = TestMount::new(&disk.0, &world.path("etc"), "commit=300").expect("mount");
     fs::write(world.path("etc/v.toml"), &text).unwrap();
     world.attach();
-    let left = world.path("left.img");
-    fs::copy(&system, &left).unwrap();
+    // A copy of the disk is what a power cut would leave.
+    wait_until("the configuration file is durable", || {
+        let (left, at) = (world.path("left.img"), world.path("left"));
+        fs::copy(&system, &left).unwrap();
+        let disk = loop_over(test, &left).expect("a loop device");
+        let mounted = TestMount::new(&disk.0, &at, "ro");
+        let file = fs::read_to_string(at.join("v.toml"));
+        mounted.is_some() && file.is_ok_and(|file| file == text)
+    });
     world.detach();
     mounted.unmount().unwrap();
-    let left = loop_over(test, &left).expect("a loop device");
-    let _mounted = TestMount::new(&left.0, &world.path("etc"), "ro").expect("mount");
-    assert_eq!(config(&world), text, "after a power cut");
 }
