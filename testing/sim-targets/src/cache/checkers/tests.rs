@@ -182,8 +182,8 @@ fn starvation_checker_detects_writes_that_wait_despite_free_space() {
         waiting_writes: 1,
         ..DcdStatus::default()
     };
-    assert_eq!(seen(&half_empty, 4), "room (I7)");
-    assert_eq!(seen(&half_empty, 3), "nothing", "it may get on yet");
+    assert_eq!(seen(&half_empty, 8), "room (I7)");
+    assert_eq!(seen(&half_empty, 7), "nothing", "it may get on yet");
     let nobody = DcdStatus {
         waiting_writes: 0,
         ..half_empty.clone()
