@@ -71,18 +71,19 @@ fn residency_queries_change_nothing_and_agree_with_each_other() {
     for round in 0..20 {
         let length = 1 + random.below(6 << 20);
         let file = cold(&path(&dir, "file"), &vec![1; length as usize]);
-        mix(&file, &mut random, [1, 10, 400][round % 3]);
-        let runs = residency(&file, 0, length).unwrap();
-        assert_eq!(
-            residency(&file, 0, length).unwrap(),
-            runs,
-            "seed {seed}, round {round}"
-        );
-        assert_well_formed(&describe(&file).unwrap(), length);
-        // The query of a part agrees with the query of the whole file.
         let (a, b) = (random.below(length), random.below(length));
         let (from, to) = (a.min(b), a.max(b));
-        let part = residency(&file, from, to).unwrap();
+        // Another program may make the kernel evict pages between two queries, but not again and again.
+        let (runs, part) = (0..20)
+            .find_map(|_| {
+                mix(&file, &mut random, [1, 10, 400][round % 3]);
+                let runs = residency(&file, 0, length).unwrap();
+                assert_well_formed(&describe(&file).unwrap(), length);
+                let part = residency(&file, from, to).unwrap();
+                (residency(&file, 0, length).unwrap() == runs).then_some((runs, part))
+            })
+            .unwrap_or_else(|| panic!("queries change the page cache: seed {seed}, round {round}"));
+        // The query of a part agrees with the query of the whole file.
         assert_eq!(part.iter().map(|run| run.length).sum::<u64>(), to - from);
         for run in part {
             let within =

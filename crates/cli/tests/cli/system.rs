@@ -7,13 +7,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::world::{output, skip, texts};
+use crate::world::{output, skip, texts, wait_until};
 
 /// Time for repeating an unmount: a child process being started holds its parent's files for a moment.
 const UNMOUNTING: Duration = Duration::from_secs(10);
 
 pub(crate) fn root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Waits until accesses to a mount of a killed daemon fail since it has no connection (`ENOTCONN`). While the kernel
+/// ends the connection, it cancels and aborts requests (`ECANCELED`, `ECONNABORTED`).
+pub(crate) fn dead_mount_refuses(mut access: impl FnMut() -> std::io::Result<()>) {
+    wait_until("the connection has ended", || {
+        let error = access().unwrap_err();
+        assert!(
+            matches!(error.raw_os_error(), Some(103 | 107 | 125)),
+            "{error}"
+        );
+        error.raw_os_error() == Some(107)
+    });
 }
 
 /// Runs a program. Returns its output, or the error if it fails.
