@@ -248,6 +248,12 @@ pub(crate) enum CliCommand {
     /// Attach the volumes whose configuration files have boot = "on". For the scripts of the initramfs.
     #[command(hide = true)]
     Boot(BootArgs),
+    /// Work on files for a daemon, and print the result. For daemons.
+    #[command(hide = true)]
+    OwnFile {
+        /// The work, as JSON.
+        request: String,
+    },
     /// Print the volume that the block device DEVICE belongs to, for the udev rule in packaging/udev.
     #[command(hide = true)]
     Udev {

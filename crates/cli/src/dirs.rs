@@ -25,8 +25,6 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_control::process_state;
@@ -240,68 +238,10 @@ impl ProgramDirs {
         Ok(ConfigFile::parse(&content, &file, name)?)
     }
 
-    /// Makes the configuration file of a volume durable as it is now, if it exists. A program that changed it may have
-    /// been killed before that, and an editor may not have asked for it.
-    ///
-    /// # Errors
-    /// If the file or its directory cannot be made durable.
-    pub(crate) fn settle_description(&self, name: &VolumeName) -> io::Result<()> {
-        let file = match self.description_file(name).canonicalize() {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            file => file?,
-        };
-        fs::File::open(&file)?.sync_all()?;
-        sync_parent(&file)
-    }
-
     /// Prepares a new configuration file, so that the later write cannot fail for reasons that are detectable now.
     pub(crate) fn new_description(&self, name: &VolumeName) -> CommandResult<NewConfigFile> {
         make(&self.config, 0o755)?;
         NewConfigFile::beside(self.description_file(name), name)
-    }
-
-    /// Checks that the configuration file of a volume can name another log. Changes nothing.
-    pub(crate) fn check_change(&self, name: &VolumeName, log: &DeviceSpec) -> CommandResult {
-        let _turn = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
-        self.with_log(name, log).map(drop)
-    }
-
-    /// Names another log in the configuration file of a volume, and keeps the rest of the file. The change is durable on
-    /// return. A change that hung, and that a later change of this process follows, does nothing.
-    pub(crate) fn change_log(
-        &self,
-        change: ConfigChange,
-        name: &VolumeName,
-        log: &DeviceSpec,
-    ) -> CommandResult {
-        let _turn = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
-        if change.0 != NEWEST_CHANGE.load(Ordering::SeqCst) {
-            return Err(CommandFailure::general("a later change took its place"));
-        }
-        let (new, text) = self.with_log(name, log)?;
-        new.put(&text).map(drop)
-    }
-
-    /// Returns the configuration file of a volume with another log, not written yet, and its text.
-    fn with_log(
-        &self,
-        name: &VolumeName,
-        log: &DeviceSpec,
-    ) -> CommandResult<(NewConfigFile, String)> {
-        let file = self.description_file(name);
-        // The administrator may keep the file in another place, behind a symbolic link.
-        let file = file.canonicalize().unwrap_or(file);
-        let failed = |error: &dyn std::fmt::Display| {
-            CommandFailure::io(format!("cannot change {}: {error}", file.display()))
-        };
-        let before = fs::read_to_string(&file).map_err(|error| failed(&error))?;
-        let after = with_log(&before, log).map_err(|error| failed(&error))?;
-        ConfigFile::parse(&after, &file, name)?;
-        let permissions = fs::metadata(&file).map_err(|error| failed(&error))?;
-        let new = NewConfigFile::beside(file.clone(), name)?;
-        let kept = new.content.set_permissions(permissions.permissions());
-        kept.map_err(|error| failed(&error))?;
-        Ok((new, after))
     }
 
     /// Removes a configuration file, if it exists.
@@ -335,21 +275,51 @@ pub(crate) fn mount_point(what: &Path) -> PathBuf {
     }
 }
 
-/// Number of the newest change of a configuration file that began in this process.
-static NEWEST_CHANGE: AtomicU64 = AtomicU64::new(0);
-/// Held during a change.
-static CHANGING: Mutex<()> = Mutex::new(());
+/// Makes a configuration file durable as it is now, if it exists. A program that changed it may have been killed before
+/// that, and an editor may not have asked for it.
+///
+/// # Errors
+/// If the file or its directory cannot be made durable.
+pub(crate) fn settle(file: &Path) -> io::Result<()> {
+    let file = match file.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    fs::File::open(&file)?.sync_all()?;
+    sync_parent(&file)
+}
 
-/// The turn of a change of a configuration file. A thread may make the change, and may hang until long after its caller
-/// has given up. Then the change must not undo a later one.
-#[derive(Clone, Copy)]
-pub(crate) struct ConfigChange(u64);
+/// Checks that the configuration file of the volume can name another log. Changes nothing.
+pub(crate) fn check_log(file: &Path, name: &VolumeName, log: &DeviceSpec) -> CommandResult {
+    described_with(file, name, log).map(drop)
+}
 
-impl ConfigChange {
-    /// Begins a change. Earlier changes that are not done yet do nothing.
-    pub(crate) fn begin() -> ConfigChange {
-        ConfigChange(NEWEST_CHANGE.fetch_add(1, Ordering::SeqCst) + 1)
-    }
+/// Names another log in the configuration file of the volume, and keeps the rest of the file. The change is durable on
+/// return.
+pub(crate) fn name_log(file: &Path, name: &VolumeName, log: &DeviceSpec) -> CommandResult {
+    let (new, text) = described_with(file, name, log)?;
+    new.put(&text).map(drop)
+}
+
+/// Returns the configuration file of the volume with another log, not written yet, and its text.
+fn described_with(
+    file: &Path,
+    name: &VolumeName,
+    log: &DeviceSpec,
+) -> CommandResult<(NewConfigFile, String)> {
+    // The administrator may keep the file in another place, behind a symbolic link.
+    let file = file.canonicalize().unwrap_or(file.to_owned());
+    let failed = |error: &dyn std::fmt::Display| {
+        CommandFailure::io(format!("cannot change {}: {error}", file.display()))
+    };
+    let before = fs::read_to_string(&file).map_err(|error| failed(&error))?;
+    let after = with_log(&before, log).map_err(|error| failed(&error))?;
+    ConfigFile::parse(&after, &file, name)?;
+    let permissions = fs::metadata(&file).map_err(|error| failed(&error))?;
+    let new = NewConfigFile::beside(file.clone(), name)?;
+    let kept = new.content.set_permissions(permissions.permissions());
+    kept.map_err(|error| failed(&error))?;
+    Ok((new, after))
 }
 
 /// A configuration file about to be written. Leaves nothing behind if it is dropped before.
@@ -460,31 +430,4 @@ fn names_in(dir: &Path, ending: &str) -> Vec<VolumeName> {
         .collect();
     names.sort();
     names
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_change_that_hung_does_not_undo_a_later_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let dirs = ProgramDirs {
-            config: dir.path().into(),
-            runtime: dir.path().into(),
-            shared_status: dir.path().into(),
-            links: dir.path().into(),
-            state: None,
-        };
-        let name: VolumeName = "v".parse().unwrap();
-        let file = dirs.description_file(&name);
-        let text = "name = \"v\"\nlog = \"/dev/a\"\ndata = \"/dev/d\"\n";
-        fs::write(&file, text).unwrap();
-        let [b, c] = ["/dev/b", "/dev/c"].map(DeviceSpec::whole);
-        let (hung, later) = (ConfigChange::begin(), ConfigChange::begin());
-        dirs.change_log(later, &name, &c).unwrap();
-        assert!(dirs.change_log(hung, &name, &b).is_err());
-        let changed = fs::read_to_string(&file).unwrap();
-        assert_eq!(changed, text.replace("/dev/a", "/dev/c"));
-    }
 }

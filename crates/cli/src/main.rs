@@ -16,6 +16,7 @@ mod boot_root;
 mod client;
 mod clock;
 mod commands;
+mod config_change;
 mod daemon;
 mod dirs;
 mod dirty_logs;
@@ -27,6 +28,7 @@ mod log_file;
 mod logging;
 mod new_log;
 mod new_volume;
+mod own_file;
 mod report;
 #[cfg(test)]
 mod report_tests;
@@ -127,6 +129,7 @@ fn run(command: CliCommand, arguments: Vec<OsString>) -> CommandResult<u8> {
         CliCommand::Remove(args) => commands::remove::run(args),
         CliCommand::Completions { shell } => commands::documents::completions(shell),
         CliCommand::Boot(args) => commands::boot::run(&args),
+        CliCommand::OwnFile { request } => commands::own_file::run(&request),
         CliCommand::Udev { device } => commands::udev::run(&device),
         CliCommand::Man { out } => commands::documents::man(out.as_deref()),
     }

@@ -1,26 +1,22 @@
 //! Replacing the log of a volume, in the daemon that serves the volume and in a command that recovered it.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_control::LogReplacedReply;
-use forebay_linux::{DeviceOpenOptions, IoRing, isolated};
+use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
 use forebay_volume::{
-    DeviceSpec, FormerLog, Layer, LayerTree, LogRecording, NewLog, OpenContext, VolumeName,
-    open_one,
+    DeviceSpec, FormerLog, Layer, LayerTree, LogRecording, NewLog, OpenContext, open_one,
 };
 
-use crate::dirs::{ConfigChange, ProgramDirs};
+use crate::config_change::OwnDescription;
+use crate::dirs::{ProgramDirs, name_log};
 use crate::log_file;
 use crate::stable_path::stable;
 use crate::target::VolumeTarget;
 use crate::witness::FailedLogDir;
-
-/// Time limit for writing the configuration file.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The log that a volume gets.
 #[derive(Debug)]
@@ -144,7 +140,7 @@ pub(crate) async fn follow(
         )
     });
     if is_described {
-        dirs.change_log(ConfigChange::begin(), &target.name, &log)?;
+        name_log(&dirs.description_file(&target.name), &target.name, &log)?;
     }
     Ok(LogReplacedReply {
         former: before.to_string(),
@@ -166,13 +162,12 @@ pub(crate) async fn replace_log(
     let (name, tree) = (&owner.target.name, &owner.target.tree);
     let is_described = owner.target.is_described(owner.dirs);
     let CheckedLog { new, name: log } = owner.open(&wanted).await?;
+    let description = OwnDescription::with_log(owner.rt, owner.dirs, name, &log);
     if is_described {
         // Now, since the present log is out of use when the file is changed.
-        let log = log.clone();
-        let check = move |dirs: &ProgramDirs, name: &VolumeName| dirs.check_change(name, &log);
-        on_thread(owner.rt, owner.dirs.clone(), name.clone(), check).await?;
+        description.check().await?;
     }
-    let record = recording(owner, is_described, &log);
+    let record = recording(description, is_described);
     let replaced = layer.replace_log(new, record).await;
     let replaced = replaced.map_err(|error| {
         let code = CommandFailure::code_of(error.cause);
@@ -199,37 +194,12 @@ pub(crate) async fn replace_log(
     Ok((reply, tree))
 }
 
-/// Names the log in the configuration file of the volume.
-fn recording(owner: LogOwner<'_>, is_described: bool, log: &DeviceSpec) -> LogRecording {
-    let (rt, dirs) = (owner.rt.clone(), owner.dirs.clone());
-    let (name, log) = (owner.target.name.clone(), log.clone());
+/// Names the log in the configuration file of the volume, if it has one.
+fn recording(description: OwnDescription, is_described: bool) -> LogRecording {
     Box::pin(async move {
         if !is_described {
             return Ok(());
         }
-        let turn = ConfigChange::begin();
-        let change = move |dirs: &ProgramDirs, name: &VolumeName| dirs.change_log(turn, name, &log);
-        let changed = on_thread(&rt, dirs, name, change).await;
-        changed.map_err(|failure| failure.text)
+        description.put().await.map_err(|failure| failure.text)
     })
-}
-
-/// Works on the configuration file of a volume. The file may be on the volume itself, or on a disk that does not answer,
-/// so a thread does the work.
-async fn on_thread(
-    rt: &Rt,
-    dirs: ProgramDirs,
-    name: VolumeName,
-    work: impl FnOnce(&ProgramDirs, &VolumeName) -> CommandResult + Send + 'static,
-) -> CommandResult {
-    let file = dirs.description_file(&name);
-    let work = Box::pin(isolated(move || work(&dirs, &name)));
-    match rt.timeout(PATIENCE, work).await {
-        Ok(Ok(done)) => done,
-        Ok(Err(error)) => Err(CommandFailure::io(error)),
-        Err(_) => {
-            let text = format!("{} does not answer", file.display());
-            Err(CommandFailure::io(text))
-        }
-    }
 }

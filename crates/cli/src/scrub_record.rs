@@ -1,7 +1,7 @@
 //! Results of complete scrubs, as files in the state directory: `VOLUME.scrub`, named after the volume's id.
 //!
 //! Damage stays, and so does the date of the newest scrub, when a volume is attached again. The directory may be on a slow
-//! disk, or on a filesystem of the volume itself, so threads of their own read and write the files.
+//! disk, or on a filesystem of the volume itself, so processes of their own read and write the files ([`crate::own_file`]).
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -14,6 +14,7 @@ use forebay_linux::isolated;
 use forebay_rt::Rt;
 
 use crate::dirs::ProgramDirs;
+use crate::own_file::{OwnFileReply, OwnFileWork, apart};
 
 /// Time limit for reading or writing a record.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,23 +39,23 @@ impl ScrubRecord {
     /// Returns the recorded result, if it can be read.
     pub(crate) async fn read(&self) -> Option<ScrubStatus> {
         let file = self.file.clone()?;
-        let read = isolated(move || fs::read(file));
+        let read = apart(OwnFileWork::ReadScrub { file });
         match self.rt.timeout(PATIENCE, Box::pin(read)).await {
-            Ok(Ok(Ok(text))) => serde_json::from_slice(&text).ok(),
+            Ok(Ok(OwnFileReply::Text(text))) => serde_json::from_str(&text).ok(),
             _ => None,
         }
     }
 
     /// Records a result. It is durable on return.
     pub(crate) async fn write(&self, status: &ScrubStatus) {
-        let (Some(file), Ok(text)) = (self.file.clone(), serde_json::to_vec(status)) else {
+        let (Some(file), Ok(text)) = (self.file.clone(), serde_json::to_string(status)) else {
             return;
         };
         let path = file.display().to_string();
-        let written = isolated(move || keep(&file, &text));
+        let written = apart(OwnFileWork::RecordScrub { file, text });
         let error = match self.rt.timeout(PATIENCE, Box::pin(written)).await {
-            Ok(Ok(Ok(()))) => return,
-            Ok(Ok(Err(error)) | Err(error)) => error,
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => error,
             Err(_) => io::Error::from(ErrorKind::TimedOut),
         };
         tracing::warn!("the result of the scrub is not kept: {path}: {error}");
@@ -71,7 +72,8 @@ impl ScrubRecord {
     }
 }
 
-fn keep(file: &Path, text: &[u8]) -> io::Result<()> {
+/// Writes a record. It is durable on return.
+pub(crate) fn keep(file: &Path, text: &[u8]) -> io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("/"));
     fs::DirBuilder::new()
         .recursive(true)

@@ -5,8 +5,8 @@
 //! contains the epoch in which the log was abandoned. A new log has a new id.
 //!
 //! The directory may be on a slow disk, or even on a filesystem of the very volume. Then the write of the record waits
-//! for a flush that waits for the record. The write therefore runs on a thread of its own that keeps none of our files
-//! open ([`isolated`]). The wait for the thread has a time limit; the caller retries.
+//! for a flush that waits for the record. So a process of its own writes the record ([`crate::own_file`]). The wait for
+//! it has a time limit; the caller retries.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -22,6 +22,7 @@ use forebay_rt::Rt;
 use forebay_volume::{ConfigFile, FailedLogFuture, FailedLogRegistry, VolumeId, VolumeIdentity};
 
 use crate::dirs::ProgramDirs;
+use crate::own_file::{OwnFileReply, OwnFileWork, apart};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 /// Time limit for reading or writing a record.
@@ -40,7 +41,7 @@ struct RecordWrite {
 pub(crate) struct FailedLogDir {
     rt: Rt,
     dir: PathBuf,
-    /// The write in progress. At most one thread blocks on a directory that does not answer.
+    /// The write in progress. At most one process blocks on a directory that does not answer.
     writing: RefCell<Option<RecordWrite>>,
 }
 
@@ -101,12 +102,15 @@ impl FailedLogDir {
         let before = self.writing.take();
         let before = before.filter(|w| (w.volume, w.epoch) == (volume, epoch));
         let mut writing = before.unwrap_or_else(|| {
-            let dir = self.dir.clone();
-            let work = isolated(move || keep(&dir, &volume.to_string(), epoch));
+            let work = apart(OwnFileWork::RecordFailedLog {
+                dir: self.dir.clone(),
+                volume: volume.to_string(),
+                epoch,
+            });
             RecordWrite {
                 volume,
                 epoch,
-                done: Box::pin(async move { work.await? }),
+                done: Box::pin(async move { work.await.map(drop) }),
             }
         });
         if let Ok(done) = self.rt.timeout(PATIENCE, &mut writing.done).await {
@@ -120,11 +124,15 @@ impl FailedLogDir {
 
 impl FailedLogRegistry for FailedLogDir {
     fn abandoned(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>> {
-        let dir = self.dir.clone();
-        let work = isolated(move || look(&dir, &volume.to_string()));
+        let work = apart(OwnFileWork::ReadFailedLog {
+            dir: self.dir.clone(),
+            volume: volume.to_string(),
+        });
         Box::pin(async move {
             match self.rt.timeout(PATIENCE, Box::pin(work)).await {
-                Ok(looked) => looked?,
+                Ok(Ok(OwnFileReply::Epoch(epoch))) => Ok(epoch),
+                Ok(Ok(_)) => Err(io::Error::other("a reply to another request")),
+                Ok(Err(error)) => Err(error),
                 Err(_) => Err(self.slow()),
             }
         })
@@ -155,7 +163,7 @@ fn note(volume: &str, epoch: u64) -> String {
 }
 
 /// Returns the recorded epoch, if a record exists.
-fn look(dir: &Path, volume: &str) -> io::Result<Option<u64>> {
+pub(crate) fn look(dir: &Path, volume: &str) -> io::Result<Option<u64>> {
     let file = file_of(dir, volume);
     let read = File::open(&file).and_then(|open| {
         let mut text = String::new();
@@ -186,7 +194,7 @@ fn look(dir: &Path, volume: &str) -> io::Result<Option<u64>> {
 }
 
 /// Records the epoch; it is durable on return. A newer recorded epoch is kept.
-fn keep(dir: &Path, volume: &str, epoch: u64) -> io::Result<()> {
+pub(crate) fn keep(dir: &Path, volume: &str, epoch: u64) -> io::Result<()> {
     let before = look(dir, volume).ok().flatten();
     let epoch = before.map_or(epoch, |before| before.max(epoch));
     make(dir).map_err(|error| with_path(dir, &error))?;

@@ -5,6 +5,9 @@
 //! the process were killed while the thread waits in the kernel, the connection would never close, the wait would never
 //! end, and the process could never exit. So the thread detaches from the process's descriptor table before any other
 //! work.
+//!
+//! The thread keeps the memory of the process, and a ublk device is mapped there. So work on files that may be on a ublk
+//! device of this process needs a process of its own.
 #![allow(
     unsafe_code,
     reason = "one system call that no safe wrapper exists for"

@@ -16,6 +16,7 @@ pub(crate) mod freeze;
 mod health_check;
 pub(crate) mod list;
 pub(crate) mod mount;
+pub(crate) mod own_file;
 pub(crate) mod remove;
 pub(crate) mod replace_log;
 pub(crate) mod resize;

@@ -15,7 +15,7 @@ use super::detached::on_locked_volume;
 use super::drain::drained;
 use crate::args::{ReplaceLogArgs, TargetArgs};
 use crate::client::{self, DaemonClient};
-use crate::dirs::{ConfigChange, ProgramDirs};
+use crate::dirs::{ProgramDirs, check_log, name_log};
 use crate::dirty_logs::dirty_logs_over;
 use crate::lock::NameLock;
 use crate::log_file;
@@ -79,7 +79,7 @@ fn follow(dirs: &ProgramDirs, name: &VolumeName, log: &str) -> CommandResult {
     };
     let log: DeviceSpec = log.parse().map_err(CommandFailure::general)?;
     if described.tree.log() != Some(&log) {
-        dirs.change_log(ConfigChange::begin(), name, &log)?;
+        name_log(&dirs.description_file(name), name, &log)?;
     }
     if described.service.get(&BOOT) == Some(BootAttach::On) {
         eprintln!(
@@ -182,7 +182,8 @@ async fn detached(
     let lock = NameLock::take(&dirs, &target.name)?;
     if target.is_described(&dirs) {
         // Before a device is changed.
-        dirs.check_change(&target.name, &stable(&wanted.log)?)?;
+        let file = dirs.description_file(&target.name);
+        check_log(&file, &target.name, &stable(&wanted.log)?)?;
     }
     let owned = target.clone();
     let owner = LogOwner {

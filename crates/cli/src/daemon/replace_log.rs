@@ -1,15 +1,16 @@
 //! Replacing the log of a volume while it is served.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_control::{LogReplacedReply, NewLogRequest};
-use forebay_linux::{UnderlyingDisks, isolated};
 use forebay_units::ByteLen;
 use forebay_volume::DeviceSpec;
 
 use super::Daemon;
 use crate::new_log::{self, LogOwner, LogRequest};
+use crate::own_file::{OwnFileReply, OwnFileWork, apart};
 use crate::target::VolumeTarget;
 
 /// Time limit for finding out where a device is.
@@ -67,20 +68,20 @@ fn absolute(path: &str) -> CommandResult<DeviceSpec> {
     }
 }
 
-/// Refuses a device, or a file, that is on the served volume itself. A thread looks: the volume may have to serve it.
+/// Refuses a device, or a file, that is on the served volume itself. A process of its own looks: the volume may
+/// have to serve it.
 async fn refuse_own(daemon: &Daemon, log: &DeviceSpec) -> CommandResult {
     let Some(device) = daemon.block_device.kernel_name() else {
         return Ok(());
     };
-    let path = log.path().to_owned();
-    let look = isolated(move || {
-        let (log, own) = (UnderlyingDisks::below(path), UnderlyingDisks::below(device));
-        log.common(&own).is_some()
+    let look = apart(OwnFileWork::CompareDisks {
+        one: log.path().to_owned(),
+        other: PathBuf::from(device),
     });
     let name = &daemon.target.name;
     match daemon.rt.timeout(PATIENCE, Box::pin(look)).await {
-        Ok(Ok(false)) => Ok(()),
-        Ok(Ok(true)) => Err(CommandFailure::refused(format!(
+        Ok(Ok(OwnFileReply::Common(false))) => Ok(()),
+        Ok(Ok(_)) => Err(CommandFailure::refused(format!(
             "{log} is on the volume {name} itself; give a device that is not on the volume"
         ))),
         Ok(Err(error)) => Err(CommandFailure::io(format!("cannot examine {log}: {error}"))),

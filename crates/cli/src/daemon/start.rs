@@ -2,20 +2,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 
 use forebay_device::Device;
 use forebay_frontend::freeze::{FreezableDevice, VolumeFreeze};
 use forebay_frontend::requests::RequestMemory;
-use forebay_linux::{
-    DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener, isolated,
-};
+use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener};
 use forebay_nbd::{ClientLimits, NbdExport, NbdServer};
 use forebay_rt::{Event, Rt};
 use forebay_volume::{
     AcceptedFaults, AttachedLayer, HTTP, LISTEN, Layer, MEMORY, METRICS, OpenContext, OptionValues,
-    VolumeName, open,
+    open,
 };
 use futures_util::future::{Either, select};
 
@@ -34,6 +33,7 @@ use super::{Daemon, FrontEndContext, NbdService, control, memory};
 use crate::args::AcceptArgs;
 use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
+use crate::own_file::{OwnFileWork, apart};
 use crate::scrub_record::ScrubRecord;
 use crate::target::VolumeTarget;
 use crate::witness::FailedLogDir;
@@ -65,7 +65,7 @@ pub(super) async fn start(
     target: VolumeTarget,
     accept: AcceptArgs,
 ) -> CommandResult<StartedDaemon> {
-    let settling = settle_description(setting.dirs.clone(), target.name.clone());
+    let settling = settle_description(setting.dirs.description_file(&target.name));
     setting.rt.spawn(settling).detach();
     // Sockets first: errors with them are cheap to find.
     let bind = async || DaemonSockets::bind(&setting, &target);
@@ -95,11 +95,10 @@ pub(super) async fn start(
 /// Makes the configuration file durable that the daemon uses. If a power cut restored a former file, the next attach
 /// would use a former log, without the data of this one.
 ///
-/// The file may be on the volume itself, whose clients wait for this daemon, or on a disk that does not answer. So a
-/// thread does the work, and the volume does not wait for it.
-async fn settle_description(dirs: ProgramDirs, name: VolumeName) {
-    let settled = isolated(move || dirs.settle_description(&name)).await;
-    if let Err(error) = settled.and_then(|settled| settled) {
+/// The file may be on the volume itself, whose clients wait for this daemon, or on a disk that does not answer. So the
+/// volume does not wait for it.
+async fn settle_description(file: PathBuf) {
+    if let Err(error) = apart(OwnFileWork::Settle { file }).await {
         tracing::warn!(%error, "cannot make the configuration file durable");
     }
 }
