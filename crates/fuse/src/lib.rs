@@ -13,7 +13,7 @@ pub mod codec;
 mod mounting;
 mod server;
 
-pub use mounting::{FUSE_TYPE, FuseMount};
+pub use mounting::{FUSE_TYPE, FuseMount, is_dead};
 pub use server::{
     ActiveRequest, FuseHandler, IO_BYTES_MAX, IncomingRequest, InitOptions, ServedMount,
     SessionEnd, SessionEndEvent, StaleCache, UnmountError,

@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use forebay_frontend::block_device::{DeviceHolder, DeviceHolders, LOOK_EVERY, LOOKS, holders};
-use forebay_fuse::FUSE_TYPE;
+use forebay_fuse::{FUSE_TYPE, is_dead};
 use forebay_linux::{MountEntry, mounts};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -175,13 +175,12 @@ fn check_dead(dir: &Path) -> Result<(), CleanupError> {
     // If the server hangs, the calling thread hangs too, so use a separate thread.
     std::thread::Builder::new()
         .name("forebay-probe".into())
-        .spawn(move || tell.send(rustix::fs::statfs(&asked).map(drop)))
+        .spawn(move || tell.send(is_dead(&asked)))
         .map_err(io_error(dir))?;
     let dir = dir.to_owned();
     match told.recv_timeout(PATIENCE) {
-        Ok(Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED)) => Ok(()),
-        // Any other error came from a server.
-        Ok(_) => Err(CleanupError::Served { dir }),
+        Ok(true) => Ok(()),
+        Ok(false) => Err(CleanupError::Served { dir }),
         Err(_) => Err(CleanupError::Hangs { dir }),
     }
 }

@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use super::dead::is_dead;
 use super::fusermount;
 
 /// The filesystem's type as `/proc/self/mountinfo` shows it.
@@ -153,8 +154,7 @@ impl FuseMount {
         };
         let is_there = mounts()?.iter().any(ours);
         // A stale mount answers immediately. A working mount is not asked, since the answer could take forever.
-        let is_dead = || matches!(rustix::fs::statfs(&self.dir), Err(Errno::NOTCONN));
-        if !is_there || !is_dead() {
+        if !is_there || !is_dead(&self.dir) {
             return Ok(false);
         }
         self.unmount(true)?;
