@@ -13,7 +13,7 @@ use forebay_rt::Rt;
 use forebay_volume::{DeviceSpec, VolumeName};
 
 use crate::dirs::ProgramDirs;
-use crate::own_file::{OwnFileWork, apart_blocking};
+use crate::own_file::{LogName, OwnFileWork, apart_blocking};
 
 /// Time limit for writing the configuration file.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -70,26 +70,21 @@ impl OwnDescription {
 
     /// Checks that the file can name the log. Changes nothing.
     pub(crate) async fn check(&self) -> CommandResult {
-        self.change(OwnFileWork::CheckLog {
-            file: self.dirs.description_file(&self.name),
-            volume: self.name.to_string(),
-            log: self.log.to_string(),
-        })
-        .await
+        self.change(OwnFileWork::CheckLog).await
     }
 
     /// Names the log in the file. The change is durable on return. A change that hung, and that a later change of this
     /// process follows, does nothing.
     pub(crate) async fn put(&self) -> CommandResult {
-        self.change(OwnFileWork::NameLog {
+        self.change(OwnFileWork::NameLog).await
+    }
+
+    async fn change(&self, work: fn(LogName) -> OwnFileWork) -> CommandResult {
+        let work = work(LogName {
             file: self.dirs.description_file(&self.name),
             volume: self.name.to_string(),
             log: self.log.to_string(),
-        })
-        .await
-    }
-
-    async fn change(&self, work: OwnFileWork) -> CommandResult {
+        });
         let turn = ConfigChange::begin();
         let change = move || turn.make(|| apart_blocking(work).map(drop));
         match self.rt.timeout(PATIENCE, Box::pin(isolated(change))).await {

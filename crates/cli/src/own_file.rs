@@ -27,17 +27,9 @@ pub(crate) enum OwnFileWork {
     /// Makes a configuration file durable as it is now, if it exists.
     Settle { file: PathBuf },
     /// Names another log in a configuration file, durably.
-    NameLog {
-        file: PathBuf,
-        volume: String,
-        log: String,
-    },
+    NameLog(LogName),
     /// Checks that a configuration file can name another log. Changes nothing.
-    CheckLog {
-        file: PathBuf,
-        volume: String,
-        log: String,
-    },
+    CheckLog(LogName),
     /// Tells whether two paths are on a common disk: [`OwnFileReply::Common`].
     CompareDisks { one: PathBuf, other: PathBuf },
     /// Reads the failed-log record of a volume: [`OwnFileReply::Epoch`].
@@ -54,6 +46,14 @@ pub(crate) enum OwnFileWork {
     RecordScrub { file: PathBuf, text: String },
 }
 
+/// A log, and the configuration file that is to name it.
+#[derive(Serialize, Deserialize, Debug)]
+pub(crate) struct LogName {
+    pub(crate) file: PathBuf,
+    pub(crate) volume: String,
+    pub(crate) log: String,
+}
+
 /// Result of a work.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) enum OwnFileReply {
@@ -68,10 +68,10 @@ pub(crate) enum OwnFileReply {
     },
 }
 
-/// What the process is asked for.
+/// A request to the process.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct OwnFileRequest {
-    /// The process that waits for the reply. If it has ended, nobody may do the work.
+    /// The process that waits for the reply. If it has ended, the work is not done.
     pub(crate) parent: u32,
     pub(crate) work: OwnFileWork,
 }

@@ -5,7 +5,7 @@ use std::io;
 use forebay_linux::UnderlyingDisks;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use crate::own_file::{OwnFileReply, OwnFileRequest, OwnFileWork};
+use crate::own_file::{LogName, OwnFileReply, OwnFileRequest, OwnFileWork};
 use crate::{dirs, scrub_record, witness};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::result_line;
@@ -35,11 +35,11 @@ pub(crate) fn run(request: &str) -> CommandResult {
 fn perform(work: OwnFileWork) -> CommandResult<OwnFileReply> {
     let reply = match work {
         OwnFileWork::Settle { file } => dirs::settle(&file).map(|()| OwnFileReply::Done),
-        OwnFileWork::NameLog { file, volume, log } => {
+        OwnFileWork::NameLog(LogName { file, volume, log }) => {
             dirs::name_log(&file, &parsed(&volume)?, &parsed(&log)?)?;
             Ok(OwnFileReply::Done)
         }
-        OwnFileWork::CheckLog { file, volume, log } => {
+        OwnFileWork::CheckLog(LogName { file, volume, log }) => {
             dirs::check_log(&file, &parsed(&volume)?, &parsed(&log)?)?;
             Ok(OwnFileReply::Done)
         }
